@@ -24,7 +24,8 @@ from aiohttp.typedefs import Handler
 
 log = logging.getLogger(__name__)
 MOST_STRANGERS = 512
-STRANGER_SECONDS = 10.0  # no driver needs longer until its first answer
+# No driver needs longer until its first answer.
+STRANGER_SECONDS = 10.0
 GRACE_SECONDS = 1.0
 MOST_REQUESTS = 1000  # of a connection: a driver that reports every two seconds connects again after half an hour
 BACKLOG = 512  # when the operator starts, all drivers connect
@@ -84,7 +85,8 @@ class Listener:
 
         @web.middleware
         async def wait_turn(request: web.Request, handler: Handler) -> web.StreamResponse:
-            await asyncio.sleep(0)  # else aiohttp answers all pipelined requests before it looks at another connection
+            # Otherwise aiohttp answers all pipelined requests before it looks at another connection.
+            await asyncio.sleep(0)
             return await handler(request)
 
         app.middlewares.insert(0, wait_turn)
@@ -131,7 +133,8 @@ class Listener:
             await self._make_room()
             try:
                 connection, _ = await loop.sock_accept(listening)
-            except OSError as error:  # such as too many open files
+            except OSError as error:
+                # Such as too many open files.
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -160,7 +163,8 @@ class Listener:
                 )
                 await end.wait()
                 transport = None
-        except OSError:  # TLS errors and the end of its time
+        except OSError:
+            # TLS errors and the end of its time.
             pass
         finally:
             self._ends.pop(protocol, None)

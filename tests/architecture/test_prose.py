@@ -1,4 +1,4 @@
-"""How the package reads: bounds on what packs several thoughts into a line. Each bound only ever goes down."""
+"""How the package reads: bounds on what packs several thoughts into a line. Each bound only ever gets stricter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ TREES = {path: ast.parse(path.read_text()) for path in FILES}
 LINES = sum(path.read_text().count("\n") for path in FILES)
 
 MOST_TUPLES = 2
-MOST_CONDITIONALS = 11.0  # per 1,000 lines
-MOST_LAMBDAS = 1.0  # per 1,000 lines
+MOST_CONDITIONALS = 9.0  # per 1,000 lines
+MOST_LAMBDAS = 0.9  # per 1,000 lines
 MOST_LATE_CONSTANTS = 5
+LEAST_COMMENTS = 19.0  # lines of their own that say why, per 1,000 lines; this one only ever goes up
 MOST_WITHOUT_VERB = 0  # docstrings of functions that begin with no verb
 NO_VERBS = re.compile(r"(Of|By|Without|With|In|On|For|The same|Only|As|To|From|At|After|Before|What|Where)\b")
 # A name that stands for two things, and why it may.
@@ -84,6 +85,11 @@ def test_no_conditional_is_inside_another() -> None:
 def test_constants_stand_above_the_functions() -> None:
     found = [f"{path}:{line}" for path, tree in TREES.items() for line in list_late_constants(tree)]
     assert len(found) <= MOST_LATE_CONSTANTS, found
+
+
+def test_reasons_stand_above_the_lines_that_surprise() -> None:
+    found = sum(line.lstrip().startswith("# ") for path in FILES for line in path.read_text().splitlines())
+    assert 1000 * found / LINES >= LEAST_COMMENTS, found
 
 
 def test_docstrings_of_functions_begin_with_a_verb() -> None:

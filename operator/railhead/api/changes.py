@@ -184,7 +184,8 @@ def _build_same(spec: Schema, path: str, field: str) -> str:
 
 def _build_check(spec: Schema) -> Schema:
     """Judges a change in phase Suspended by the rules of creation that read several fields."""
-    allowed = []  # pairs of a rule and what to say if it does not hold
+    # Pairs of a rule and what to say if it does not hold.
+    allowed = []
     for path, own in SUSPENDED.items():
         # a rule of the spec may read fields of its objects
         if path:

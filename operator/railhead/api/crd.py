@@ -69,7 +69,8 @@ COLUMNS = [
 
 def build_spec_schema() -> Schema:
     spec = build_schema(TrainJobSpec)
-    for field in ("scaling", "head", "worker"):  # so that the defaults inside apply when the object is omitted
+    # So that the defaults inside apply when the object is omitted.
+    for field in ("scaling", "head", "worker"):
         inner = spec["properties"][field]["properties"]
         spec["properties"][field]["default"] = {n: p["default"] for n, p in inner.items() if "default" in p}
     return spec

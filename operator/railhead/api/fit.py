@@ -71,7 +71,8 @@ def _inline(node: Schema, defs: Schema) -> Schema:
 
 def _cut(value: Any, node: Schema) -> Any:
     if value is None or isinstance(value, BaseModel):
-        return value  # a model has been validated by the same bounds
+        # A model has been validated by the same bounds.
+        return value
     match node.get("type"):
         case "string":
             return _cut_text(value, node)

@@ -8,7 +8,8 @@ from railhead.api.model import Model, checked, optional, rules
 from railhead.api.quantities import Quantity, at_least, parse_quantity
 from railhead.contract.log_archive import Archive
 
-MOST_FORWARDED = 16  # workers whose lines are all forwarded by default
+# Workers whose lines are all forwarded by default.
+MOST_FORWARDED = 16
 ARCHIVE_PER_RANK = "4Mi"
 ARCHIVE_PER_RUN = "1Gi"
 

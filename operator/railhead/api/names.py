@@ -33,7 +33,8 @@ TOKEN_KEY = "token"  # of its Secret
 METRICS_PORT = "metrics"  # of the head's container, with spec.metrics
 HEADS_SERVICE = "railhead-heads"  # of each namespace with jobs
 FETCH_CONTAINER = "railhead-source"
-MAX_JOB_NAME = 38  # leaves room for an attempt of six digits, a slot of four and a round of four
+# Leaves room for an attempt of six digits, a slot of four and a round of four.
+MAX_JOB_NAME = 38
 MAX_LABEL = 63
 MAX_NAME = 253  # of most objects of Kubernetes
 

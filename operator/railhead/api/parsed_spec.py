@@ -18,7 +18,8 @@ TOO_LARGE = (
     "more than 128 KiB in total, where each object and each list counts as 64 bytes; put large values of "
     "trainer.trainLoopConfig, env, runtimeEnv and the podTemplates into a ConfigMap, a volume, a dataset or the image"
 )
-CONTAINER_BYTES = 64  # Python needs more for an empty list than JSON, which has two characters
+# Python needs more for an empty list than JSON, which has two characters.
+CONTAINER_BYTES = 64
 NUMBER_BYTES = 8
 
 

@@ -262,7 +262,8 @@ def _are_named(items: Any) -> bool:
 
 
 def _check_mounts(mounts: Any) -> None:
-    if not isinstance(mounts, list):  # a builder reads only those of a list
+    # A builder reads only those of a list.
+    if not isinstance(mounts, list):
         return
     for mount in mounts:
         if isinstance(mount, dict) and isinstance(mount.get("mountPath"), str):
@@ -272,7 +273,8 @@ def _check_mounts(mounts: Any) -> None:
 def _check_mount_path(path: str) -> None:
     if not path.isprintable():
         raise ValueError(f"mountPath of a volumeMount: {FORMS[PRINTABLE]}")
-    if re.search(_DOTS, path):  # the builder's own mounts win, so only the schema looks for their paths
+    # The builder's own mounts win, so only the schema looks for their paths.
+    if re.search(_DOTS, path):
         raise ValueError(f"mountPath of a volumeMount: {MOUNTS_MESSAGE}")
 
 

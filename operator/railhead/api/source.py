@@ -71,7 +71,8 @@ def _matching(pattern: str, message: str) -> Any:
     """Validates a pattern. Also a CEL rule, not the schema's pattern, so that the rejection has a clear message."""
 
     def check(text: str) -> str:
-        if not re.fullmatch(pattern, text):  # `$` alone also matches before a newline at the end
+        # `$` alone also matches before a newline at the end.
+        if not re.fullmatch(pattern, text):
             raise ValueError(message)
         return text
 

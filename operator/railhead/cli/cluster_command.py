@@ -54,7 +54,8 @@ def open_files(
     options: argparse.Namespace, cluster: Cluster, job: Object, *, is_own: bool = False
 ) -> AbstractAsyncContextManager[RunFiles]:
     """Opens the files of the job's run, or with `is_own` the job's own folder, which may have several runs."""
-    from railhead.client.run.open_run import open_run  # and with it the planner, which a list of jobs does not need
+    # Imported here, since with it comes the planner, which a list of jobs does not need.
+    from railhead.client.run.open_run import open_run
 
     return open_run(
         cluster,

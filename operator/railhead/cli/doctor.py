@@ -19,7 +19,8 @@ async def do_doctor(options: argparse.Namespace, cluster: Cluster, console: Cons
     if console.print_if_data(Checks(tuple(checks)), options.output):
         return choose_exit_code(checks)
     for check in checks:
-        message = " ".join(check.message.split())  # a line of its own could look like another check
+        # A line of its own could look like another check.
+        message = " ".join(check.message.split())
         console.paragraph(f"{check.level}: {check.subject}: {message}")
         if check.remedy:
             console.paragraph(f"What to do: {check.remedy}", "  ")

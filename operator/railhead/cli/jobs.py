@@ -17,7 +17,8 @@ from railhead.contract.times import describe_age
 # between two tables of top --watch: with changes, and for the ages
 SHORTEST_SECONDS = 1.0
 LONGEST_SECONDS = 30.0
-OF_THE_SCREEN = 2  # lines without a job: the titles, and that of the cursor
+# Lines without a job: the titles, and that of the cursor.
+OF_THE_SCREEN = 2
 NAMES = (Column("NAMESPACE", can_be_cut=True), Column("NAME", can_be_cut=True), Column("PHASE"))
 LIST_COLUMNS = (
     *(*NAMES, Column("PROGRESS"), Column("REMAINING", drop=1), Column("ATTEMPT", drop=2)),
@@ -54,7 +55,8 @@ async def do_list(options: argparse.Namespace, cluster: Cluster, console: Consol
             (console if (options.command, options.output) in TABLES else Console(sys.stderr)).line(
                 f"{row.name} is gone"
             )
-        elif shown.get(key) != new:  # else no column has changed
+        elif shown.get(key) != new:
+            # Otherwise no column has changed.
             shown[key] = new
             if options.output == "yaml":
                 console.line("---")
@@ -117,7 +119,8 @@ def _print_jobs(
         for row in rows:
             console.line(f"{row.namespace}/{row.name}" if cluster.scope is None else row.name)
     elif columns is None:
-        from railhead.client.outputs import JobList  # it takes as long to import as all else that a table needs
+        # It takes as long to import as all else that a table needs.
+        from railhead.client.outputs import JobList
 
         console.print_if_data(JobList(tuple(rows)), options.output)
     elif rows:

@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code, one of `railhead.client.exit_codes.ExitCode`; an error has a message on stderr."""
     prepare_output()
     if "_ARGCOMPLETE" in os.environ:
-        from railhead.cli.completion import complete_for_shell  # and with it argcomplete, which takes time
+        # Imported here, since with it comes argcomplete, which takes time.
+        from railhead.cli.completion import complete_for_shell
 
         complete_for_shell()
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
@@ -72,14 +73,16 @@ def run_command(options: argparse.Namespace) -> int:
         function = getattr(module, f"do_{options.command}_of_folder", function)
     if not inspect.iscoroutinefunction(function):
         return int(function(options))
-    from railhead.cli.cluster_command import run_in_cluster  # and with it the client, which `--help` does not need
+    # Imported here, since with it comes the client, which `--help` does not need.
+    from railhead.cli.cluster_command import run_in_cluster
 
     return int(run_in_cluster(function, options))
 
 
 def interrupt_on_termination() -> None:
     """Lets SIGTERM and a closed terminal clean up just as Ctrl-C does."""
-    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+    # Windows has no SIGHUP.
+    for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.default_int_handler)
 

@@ -240,9 +240,11 @@ def _exit(*_: object) -> NoReturn:
 
 
 def do_operator(options: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, _exit)  # until the event loop handles it; process 1 of a container ignores it else
+    # Until the event loop handles it; process 1 of a container ignores it else.
+    signal.signal(signal.SIGTERM, _exit)
     if options.kubeconfig:
-        os.environ["KUBECONFIG"] = options.kubeconfig  # for kopf's own login
+        # For kopf's own login.
+        os.environ["KUBECONFIG"] = options.kubeconfig
     import asyncio
 
     from railhead.controller.app import run_operator

@@ -15,13 +15,13 @@ from typing import TypeAlias
 from railhead._version import __version__
 from railhead.cli import operator
 from railhead.client.goals import GOALS
+from railhead.contract.job_input import DASHBOARD_PORT
 
 # argparse has no public name for it, and makes it generic for type checkers only
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 SCREEN = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "json", "yaml", "name")
 PAGE_PORT = 8700
-DASHBOARD_PORT = 8265  # Ray's own default
 SHELLS = ("bash", "zsh", "fish")
 IMAGE_VARIABLE = "RAILHEAD_IMAGE"  # of the environment: the image of a script without --image
 SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

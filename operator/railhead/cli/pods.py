@@ -38,7 +38,8 @@ async def do_exec(options: argparse.Namespace, cluster: Cluster, _: Console) -> 
     pod = await _choose_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
     command = [*base, *terminal, pod, "-c", "ray", "--", *(options.words or SHELL)]
-    return await asyncio.to_thread(subprocess.call, command)  # it has the terminal until it ends
+    # It has the terminal until it ends.
+    return await asyncio.to_thread(subprocess.call, command)
 
 
 async def _choose_pod(options: argparse.Namespace, cluster: Cluster, base: Sequence[str]) -> str:

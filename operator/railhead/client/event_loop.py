@@ -17,7 +17,8 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 Put: TypeAlias = Callable[[Item], None]
 Drain = Callable[[], Awaitable[object]]
-MOST_AHEAD = 1000  # items that a slow consumer has not taken
+# Items that a slow consumer has not taken.
+MOST_AHEAD = 1000
 
 
 @functools.cache
@@ -37,7 +38,8 @@ def run_apart(part: Coroutine[Any, Any, Result]) -> Result:
     try:
         return future.result()
     finally:
-        future.cancel()  # has no effect on one that has ended
+        # Has no effect on one that has ended.
+        future.cancel()
 
 
 def iterate_apart(make: Callable[[Put[Item], Drain], Coroutine[Any, Any, None]]) -> Iterator[Item]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Mapping
 
-CHARS = 32  # 128 bits: nobody finds other content for a digest
+# 128 bits: nobody finds other content for a digest.
+CHARS = 32
 
 
 def digest(content: bytes) -> str:

@@ -12,7 +12,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-FORMAT = 1  # a reader of this version understands segments of this one only
+# A reader of this version understands segments of this one only.
+FORMAT = 1
 # kinds of segments, and their folders
 METRICS = "metrics"
 JOURNAL = "journal"
@@ -77,7 +78,8 @@ class Header:
         dropped = values.get("dropped")
         if not isinstance(kind, str) or not isinstance(job, str):
             return None
-        if type(every) is not int or type(dropped) is not int:  # bool is an int, too
+        # Bool is an int, too.
+        if type(every) is not int or type(dropped) is not int:
             return None
         return Header(kind, job, every, dropped)
 

@@ -10,8 +10,10 @@ from enum import Enum
 # Kokolis et al., Revisiting Reliability in Large-Scale Machine Learning Research Clusters (arXiv 2410.21680): jobs on
 # 1,024 GPUs lose one every 7.9 hours.
 PUBLISHED_GPU_SECONDS = 1024 * 7.9 * 3600
-FEW_GPUS_SECONDS = 24 * 3600.0  # assumed at most: few GPUs fail rarely, but nodes are drained, and processes are killed
-ENOUGH = 3  # losses, from which a rate is computed
+# Assumed at most: few GPUs fail rarely, but nodes are drained, and processes are killed.
+FEW_GPUS_SECONDS = 24 * 3600.0
+# Losses, from which a rate is computed.
+ENOUGH = 3
 
 
 class Basis(Enum):

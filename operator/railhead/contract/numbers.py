@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-MAX_INT32 = 2**31 - 1  # the integers of the CRD are int32, as most of Kubernetes'
+# The integers of the CRD are int32, as most of Kubernetes'.
+MAX_INT32 = 2**31 - 1
 
 
 def name_not_finite(value: float) -> str:

@@ -64,7 +64,8 @@ class Outcome:
             return None
         kind = FailureClass.parse(self.outcome)
         if kind.policy.exit_code is None:
-            kind = FailureClass.INFRASTRUCTURE  # only the operator assigns the others, and some raise no counter
+            # Only the operator assigns the others, and some raise no counter.
+            kind = FailureClass.INFRASTRUCTURE
         return Failure(kind, self.reason or self.outcome, self.message, self.process_exit_code, self.suspect_pod)
 
     def to_json(self) -> str:

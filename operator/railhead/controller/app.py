@@ -83,11 +83,13 @@ def change_process() -> None:
     process takes all that is allowed, as Go programs do. Parsed JSON is thousands of objects without cycles, and Python
     looks through it, again and again, while it grows: with its defaults that is a third of the time of a list.
     """
+    # A class attribute of asyncio's, which has no option for it.
     sslproto.SSLProtocol.max_size = TLS_BUFFER_BYTES
     sys.setrecursionlimit(MOST_CALLS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    gc.freeze()  # what is imported stays
+    # What is imported stays.
+    gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
 
 
@@ -140,7 +142,8 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:
-        if leadership.is_leading():  # otherwise each replica would count it
+        # Otherwise each replica would count it.
+        if leadership.is_leading():
             metrics.count_change(namespace, old, new)
 
     state = ClusterState(
@@ -176,6 +179,7 @@ def _build_loop(config: OperatorConfig, parts: Parts, certificates: Certificates
         common_metadata=config.common_metadata,
         pod_user=config.pod_user,
     )
+    # Only the writes of passes are fenced. Reports are written by every replica, with a compare of their own.
     leaders = parts.client.fenced(parts.leadership.is_leading)
     executor = Executor(leaders, parts.state, EventRecorder(leaders))
     count = parts.metrics.count_pass
@@ -252,6 +256,7 @@ async def run_operator(config: OperatorConfig) -> None:
     """
     change_process()
     stop = asyncio.Event()
+    # Before anything else starts, so that a signal ends an operator that still waits for the API server.
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await run_together(_run(config, on_signal=stop.set), stop.wait())
@@ -266,6 +271,7 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
             await _wait_answer(partial(check_definition, client))
             await parts.policy.look()
             find = partial(_choose_certificates, config, client)
+            # Before the loop: pods are created with the CA that their driver is to trust.
             certificates = await _wait_answer(find)
             context = build_ssl_context(certificates)
             loop = _build_loop(config, parts, certificates)
@@ -282,7 +288,8 @@ async def _run(config: OperatorConfig, *, on_signal: Callable[[], None]) -> None
                 ):
                     await _run_parts(config, parts, loop, renew(), watch())
             finally:
-                await writer.close()  # after the endpoint: the reports it accepted still get written
+                # After the endpoint: the reports it accepted still get written.
+                await writer.close()
 
 
 async def _wait_answer(ask: Callable[[], Awaitable[Answer]]) -> Answer:
@@ -314,13 +321,16 @@ async def _run_parts(config: OperatorConfig, parts: Parts, loop: Loop, *others: 
             *others,
         )
     finally:
+        # Last, when no pass runs any more: the next leader may begin at once.
         await parts.leadership.release()
 
 
 async def _lead(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
     """Plans whenever it leads, starting with the keys already in the queue."""
-    for informer in parts.state.informers:  # before its list a missing pod would count as lost
-        await informer.answered.wait()  # the loop skips a namespace that was refused
+    # Before its list a missing pod would count as lost.
+    for informer in parts.state.informers:
+        # The loop skips a namespace that was refused.
+        await informer.answered.wait()
     log.info("caches are synced")
     await run_together(parts.leadership.run(), _plan(config, parts, loop))
 
@@ -333,4 +343,5 @@ async def _plan(config: OperatorConfig, parts: Parts, loop: Loop) -> None:
     while True:
         await parts.leadership.wait_lead()
         parts.store.begin_lead(at=parts.client.clock.now())
+        # Returns when the lead is lost; passes in progress end first, and the client refuses their writes.
         await run_together(loop.run(config.concurrency), parts.leadership.wait_loss())

@@ -84,7 +84,8 @@ class ClusterState:
         metadata = raw.get("metadata") or {}
         known = read_key(raw)
         old = self._store.job(known)
-        if not self._selector.matches(metadata.get("labels") or {}):  # another operator's since the write
+        # Another operator's since the write.
+        if not self._selector.matches(metadata.get("labels") or {}):
             if old is None or old.version < version_of(raw):
                 self._store.drop_job(known, str(metadata.get("uid")), version=version_of(raw))
             return
@@ -93,6 +94,7 @@ class ClusterState:
             return
         self._queue.add(key)
         new = self._store.job(key)
+        # Another uid is another job, whose numbers have nothing to do with the old one's.
         if old is not None and new is not None and old.uid == new.uid:
             self._on_change(key.namespace, old.read().status, new.read().status)
 

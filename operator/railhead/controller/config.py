@@ -76,6 +76,7 @@ def split_address(text: str) -> Address:
     if found is None or int(found["port"]) > LAST_PORT:
         raise ValueError(f"{text!r} is not host:port; an IPv6 address goes into brackets, as in [::1]:8080")
     host = found["ipv6"] or found["host"] or ""
-    if host == "::":  # as programs in Go read it: IPv4 as well
+    # As programs in Go read it: IPv4 as well.
+    if host == "::":
         host = ""
     return Address(host, int(found["port"]))

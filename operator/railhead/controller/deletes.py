@@ -67,6 +67,7 @@ class Deleter:
                 errors.append(error)
                 in_a_row += 1
                 is_doubtful = in_a_row >= ERRORS_IN_A_ROW
+                # Status 0: no answer at all. The rest of the deletes would each wait for their timeout.
                 if error.status == 0 or (is_doubtful and not await self.refusals.answers(key)):
                     raise
 
@@ -96,6 +97,7 @@ class Deleter:
         try:
             await call()
         except KubeError as error:
+            # What is no refusal may succeed when it is tried again, so the pass fails and is retried.
             if not await self.refusals.judge(key, subject, error):
                 raise
             log.warning("%s: may not %s %s %s: %s", key, verb, kind, name, error.message)
@@ -111,20 +113,25 @@ class Deleter:
             answer = await self.client.delete(POD, delete.name, namespace=key.namespace, uid=delete.uid)
         except (Gone, Conflict) as error:
             if is_changed(error):
-                return  # already gone, or the name belongs to another pod
+                # Already gone, or the name belongs to another pod.
+                return
             raise
         if answer.get("kind") == "Pod":
             self.cache.record_pod(answer)
 
     async def _remove(self, key: JobKey, uid: str, remove: Remove) -> None:
+        # Before the request: another job may ask for the same child while it is being deleted.
         self.shared.forget(Place(key.namespace, remove.name))
+        # A PodGroup may have been made by an earlier version of the API server, under another version or group.
         for api_version in remove.api_versions or ("",):
             await self._remove_one(key, uid, remove, CHILDREN[remove.kind].in_version(api_version))
 
     async def _remove_one(self, key: JobKey, uid: str, remove: Remove, kind: Kind) -> None:
         """Deletes the very object that was looked at, and only one of our own."""
-        for _ in range(2):  # a 404 may also come from a proxy in front of the API server
+        # A 404 may also come from a proxy in front of the API server.
+        for _ in range(2):
             try:
+                # Removes carry a name only, which anyone else may have used.
                 found = await self.client.get(kind, remove.name, namespace=key.namespace)
                 labels = found["metadata"].get("labels") or {}
                 if remove.is_shared:
@@ -136,7 +143,8 @@ class Deleter:
                     return
                 if remove.version and found["metadata"]["resourceVersion"] != remove.version:
                     log.info("%s: %s %s has changed since it was observed", key, remove.kind, remove.name)
-                    return  # the watch brings the change, and another pass
+                    # The watch brings the change, and another pass.
+                    return
                 await self.client.delete(
                     kind, remove.name, namespace=key.namespace, uid=uid_of(found), version=remove.version
                 )

@@ -11,7 +11,8 @@ from railhead.kube.kinds import TRAIN_JOB
 from railhead.planning.facts.reasons import STATUS_DENIED
 from railhead.planning.plan import Event
 
-MAX_WORDS = 900  # an Event's message has at most 1,024 characters
+# An Event's message has at most 1,024 characters.
+MAX_WORDS = 900
 
 
 class StatusDenials:

@@ -10,7 +10,8 @@ from railhead.kube.errors import Denied
 from railhead.kube.kinds import POD_GROUP
 from railhead.resources.gangs.in_tree import IN_TREE
 
-ANSWER_SECONDS = 10.0  # attempts that begin within this time share the answer
+# Attempts that begin within this time share the answer.
+ANSWER_SECONDS = 10.0
 
 
 class Discovery:

@@ -70,6 +70,7 @@ class EventRecorder:
             name = body["metadata"]["name"]
             known = await self._client.get(EVENT, name, namespace=key.namespace)
             again = {"message": body["message"], "lastTimestamp": body["lastTimestamp"]}
+            # Not a compare-and-set: two operators may count one repetition once, which does no harm.
             again["count"] = int(known.get("count") or 1) + 1
             await self._client.patch(EVENT, name, again, namespace=key.namespace)
 

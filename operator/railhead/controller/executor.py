@@ -105,12 +105,15 @@ class Executor:
             KubeError: no response; any part of the plan may or may not have been executed.
         """
         if plan.status is not None:
+            # Before the write: afterwards it would be too late, since the status would count a loss that never was.
             if plan.status.pods is not None:
                 await self._check_for_other_pods(key, uid, plan.status.pods)
+            # Compared first without a change: what is removed here may still be in use if the view is stale.
             if plan.forgotten:
                 await self._write_status(key, uid, replace(plan.status, fields={}))  # only compares
                 await self._deleter.delete_all(key, uid, (), plan.forgotten)
             await self._write_status(key, uid, plan.status)
+        # Deletes before creates: pods that go release their GPUs, whatever happens to the new ones.
         denied = await self._deleter.delete_all(key, uid, plan.deletes, plan.removes)
         if plan.workload is not None:
             patch = partial(self.patch_workload, key, plan.workload)
@@ -118,8 +121,10 @@ class Executor:
         try:
             await self._make_all(key, uid, plan.creates)
         except ChildRejected:
-            await self._record_events(key, uid, plan)  # the decision stands nevertheless
+            # The decision stands nevertheless.
+            await self._record_events(key, uid, plan)
             raise
+        # It records that everything is gone, so it must not be written while something is not.
         if plan.last is not None and not denied:
             await self._write_status(key, uid, plan.last)
         if plan.delete_job is not None:
@@ -133,11 +138,13 @@ class Executor:
         try:
             events = await self.client.list(Scope(EVENT, key.namespace, field_selector=about))
         except Denied:
-            events = []  # a ClusterRole cut down by its admin; everything else works without Events
+            # A ClusterRole cut down by its admin; everything else works without Events.
+            events = []
         return PodEvents(find_problem(events), self.client.clock.now(), find_node_added(events))
 
     async def patch_workload(self, key: JobKey, patch: WorkloadPatch) -> None:
         """Changes the Workload by compare-and-set. Raises LostCompare if it changed since the plan was made."""
+        # With the resourceVersion in the body, the API server answers 409 to a patch of another version.
         body = {**patch.fields, "metadata": {**patch.fields.get("metadata", {}), "resourceVersion": patch.version}}
         try:
             answer = await self.client.patch(
@@ -157,6 +164,7 @@ class Executor:
         """The pod watch may lag behind the job watch: a pod that counts as lost may just not be in the cache yet."""
         for pod in await self.client.list(Scope(POD, key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")):
             self.cache.record_pod(pod)
+            # A copy of a pod carries the label, too; the planner ignores it, and so must this check.
             is_own = owner_uid(pod) == uid and has_own_name(observe_pod(pod), key.name, uid)
             if is_own and uid_of(pod) not in seen:
                 raise LostCompare(f"pod {pod['metadata']['name']} was not in the cache")
@@ -203,7 +211,8 @@ class Executor:
                 raise
             tests = {"/metadata/uid": uid, "/metadata/resourceVersion": version}
             raise await self._explain_failure(key, uid, tests, error) from None
-        if answer.get("kind") == TRAIN_JOB.kind:  # somebody's finalizer keeps it
+        # Somebody's finalizer keeps it.
+        if answer.get("kind") == TRAIN_JOB.kind:
             self.cache.record_job(answer)
 
     async def _make_all(self, key: JobKey, uid: str, children: Sequence[Create | CopyConfigMap]) -> None:
@@ -225,7 +234,8 @@ class Executor:
                     raise
                 raise _reject(child, error.message, status=error.status) from error
             self._refusals.forget(subject)
-            self.cache.forget_denial(uid, child.name)  # whatever was to be deleted by this name is wanted again
+            # Whatever was to be deleted by this name is wanted again.
+            self.cache.forget_denial(uid, child.name)
 
         for step in Step:
             await run_with_slow_start([partial(make, child) for child in children if child.policy.step is step])
@@ -249,6 +259,7 @@ class Executor:
             if owner_uid(existing) != uid or existing.get("immutable") is not True:
                 raise _reject_foreign(copied)
             return
+        # Read when it is needed, and not watched: the operator keeps no copies of users' ConfigMaps.
         source = await self._find_config_map(key, copied.source)
         if source is None:
             raise _reject_source(key, copied, "not found; create it")
@@ -283,7 +294,8 @@ class Executor:
 
     async def _make_shared(self, key: JobKey, uid: str, create: Create) -> str:
         body = dict(create.build())
-        with contextlib.suppress(Gone):  # most likely it exists
+        # Most likely it exists.
+        with contextlib.suppress(Gone):
             return uid_of(await self._adopt_existing(key, uid, create, _choose_kind(create, body), body))
         return await self._send(key, uid, create, body)
 
@@ -295,18 +307,22 @@ class Executor:
             answer = await self.client.create(kind, body, namespace=key.namespace, is_strict=policy.is_strict)
         except Conflict as error:
             if error.reason != "AlreadyExists" or is_of_admission(error.message):
-                raise  # a webhook, or a quota under concurrent use, also answers 409; nothing was created
+                # A webhook, or a quota under concurrent use, also answers 409; nothing was created.
+                raise
             if policy.verify is Verify.NOTHING:
                 return ""
             answer = await self._adopt_existing(key, uid, create, kind, body)
         except Gone as error:
             if is_of_admission(error.message):
                 raise
+            # 404 for a create means that the API server does not serve this version of the kind.
             if create.older is not None:
                 return await self._create(key, uid, create.older)
             if kind.plural == POD_GROUP.plural:
                 raise ChildRejected(_miss_scheduler(create, kind)) from error
             raise _reject(create, error.message, status=error.status) from error
+        # Recorded at once, since the next pass may come before the watch delivers the object, and would create it
+        # again.
         if policy.is_watched:
             if create.kind == POD.kind:
                 record = self.cache.record_pod
@@ -337,6 +353,7 @@ def _has_content(found: Object, body: Object) -> bool:
     """Whether an object has the data of ours, or leads where our Service would; versions may differ in the rest."""
     spec = found.get("spec") or {}
     wanted = body.get("spec") or {}
+    # Fields that the API server fills in by default are not compared.
     return all(spec.get(field) == wanted.get(field) for field in ("selector", "clusterIP")) and all(
         (found.get(field) or None) == (body.get(field) or None) for field in ("data", "binaryData", "immutable")
     )

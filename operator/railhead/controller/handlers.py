@@ -46,7 +46,8 @@ Ask = Callable[[str | None], Awaitable[None]]
 EXPIRED = 410
 PASSING = (403, 404, EXPIRED, 429)  # and 5xx
 LONGEST_PAUSE_SECONDS = 30.0
-WORKER_IDLE_SECONDS = 0.2  # kopf keeps a task and the last event of each job for that long: at a start, of all jobs
+# kopf keeps a task and the last event of each job for that long: at a start, of all jobs.
+WORKER_IDLE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -135,14 +136,16 @@ def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
     settings.watching.chunk_size = limits.page_size
     settings.watching.inactivity_timeout = limits.inactivity_timeout_seconds
     settings.networking.request_timeout = limits.request_timeout_seconds
-    settings.networking.trust_env = True  # HTTPS_PROXY, NO_PROXY: as `kube.transport.find_proxy`
+    # HTTPS_PROXY, NO_PROXY: as `kube.transport.find_proxy`.
+    settings.networking.trust_env = True
     if limits.retry_seconds is not None:
         settings.networking.error_backoffs = limits.retry_seconds
     settings.persistence.diffbase_storage = NoDiffs()
     settings.queueing.idle_timeout = WORKER_IDLE_SECONDS
     settings.posting.enabled = False
     settings.scanning.disabled = True
-    settings.process.ultimate_exiting_timeout = None  # the operator handles its own shutdown
+    # The operator handles its own shutdown.
+    settings.process.ultimate_exiting_timeout = None
     logging.getLogger("kopf.objects").setLevel(logging.WARNING)
     return settings
 
@@ -192,6 +195,8 @@ async def _wait_listed(state: WatchState, ask: Ask) -> None:
         try:
             await ask(state.namespace)
         except KubeError as error:
+            # A refusal may last for as long as a namespace is gone, so it is a state of the watch and no line of the
+            # log each time.
             if is_refusal(error):
                 state.refuse(error)
             else:
@@ -203,7 +208,8 @@ async def _wait_listed(state: WatchState, ask: Ask) -> None:
 
 
 def _status_of(error: Exception) -> int:
-    return getattr(error, "status", 0)  # kopf does not export its APIError
+    # kopf does not export its APIError.
+    return getattr(error, "status", 0)
 
 
 def _is_passing(error: Exception) -> bool:

@@ -24,7 +24,8 @@ from railhead.kube.errors import Denied, Gone, KubeError
 from railhead.kube.kinds import ADMISSION_POLICY, ADMISSION_POLICY_BINDING
 
 log = logging.getLogger(__name__)
-TRIES = 10  # a CRD that was just applied is served a moment later
+# A CRD that was just applied is served a moment later.
+TRIES = 10
 PAUSE_SECONDS = 1.0
 WHAT_TO_DO = (
     f"Apply the CRD of {__version__}: `kubectl apply --server-side -f crds/`, or with Helm `helm upgrade` with "

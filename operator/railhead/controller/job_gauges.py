@@ -76,7 +76,8 @@ class JobGauges(Collector):
             namespace = record.key.namespace
             phases[namespace, record.phase or "Pending"] += 1
             _keep_earliest(queued, namespace, record.queued_since)
-            if isinstance(record.kept, Content):  # else it rests: it is finished or suspended
+            # Otherwise it rests: it is finished or suspended.
+            if isinstance(record.kept, Content):
                 signs = read_signs(record.kept.status)
                 warnings.update((namespace, type_) for type_ in signs.warnings)
                 _keep_earliest(pending, namespace, signs.pending_since)

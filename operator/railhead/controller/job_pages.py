@@ -46,7 +46,8 @@ async def fetch_pages(
         token = text(metadata, "continue")
         if not token:
             return
-        del page  # or it would be kept while the next one is read
+        # Or it would be kept while the next one is read.
+        del page
 
 
 def _list_jobs(page: Object) -> list[Object]:

@@ -115,8 +115,11 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
     kept: Content | bytes
     spec = raw.get("spec")
     if (status.is_finished or status.is_resting) and not is_too_large(spec):
+        # The fastest level, since every event of a job at rest pays for it.
         kept = zlib.compress(encode([spec, raw.get("status")]), FASTEST)
     elif old is not None and isinstance(old.kept, Content) and (old.uid, old.generation) == (uid, generation):
+        # The generation changes with each change of the spec, so the parsed one is still right; most events change the
+        # status.
         kept = Content(old.kept.spec, status)
     else:
         kept = Content(_parse(spec, key.name), status)
@@ -128,6 +131,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         generation=generation,
         version=version_of(raw),
         is_deleting=is_deleting,
+        # `kubectl delete --cascade=orphan` sets this finalizer, and garbage collection removes it again.
         leaves_pods="orphan" in (metadata.get("finalizers") or ()),
         phase=status.phase,
         attempt=status.attempt,
@@ -157,6 +161,7 @@ def _find_run_key(key: JobKey, uid: str, raw: Object, status: JobStatus) -> RunK
         return None
     recorded = status.run or RunStatus()
     name = recorded.name or names.run_name(key.name, uid, str(run.get("name") or "") or None)
+    # The query has options of the client, such as a region, and does not tell another place.
     path = str(run.get("storagePath") or "").partition("?")[0].rstrip("/")
     return RunKey(key.namespace, path, str(claim.get("claimName") or ""), name)
 

@@ -39,6 +39,7 @@ class KeyedQueue(Generic[Key]):
 
     def add(self, key: Key) -> None:
         """Makes the key due now."""
+        # A second pass at the same time would act on the same view, and each would undo or repeat the other.
         if key in self._working or key in self._pausing:
             self._again.add(key)
         elif key not in self._waiting:

@@ -106,6 +106,7 @@ def may_take(me: Candidate, seen: Sighting | None, *, now: float, timing: Timing
     if seen is None or seen.holder in ("", me.identity):
         return True
     is_predecessor = me.predecessors and seen.holder.startswith(me.predecessors)
+    # The longer of both durations: a holder with a longer lease may still plan when ours would have expired.
     return bool(is_predecessor) or now - seen.since > max(seen.seconds, timing.lease_seconds)
 
 
@@ -167,6 +168,7 @@ class Elector(Leadership):
         """Takes the Lease, renews it, and takes it again after a loss, until cancelled."""
         async with asyncio.TaskGroup() as steps:
             while True:
+                # Not awaited: a renewal that hangs must not delay the next one.
                 steps.create_task(self.step())
                 await asyncio.sleep(self.timing.period_seconds)
 
@@ -206,15 +208,18 @@ class Elector(Leadership):
         try:
             await self._within_lead(self._patch_as_holder({"renewTime": micro_now()}))
         except (Gone, Denied) as error:
-            if isinstance(error, Gone) or error.status == TEST_FAILED:  # it is another's, or may be
+            # It is another's, or may be.
+            if isinstance(error, Gone) or error.status == TEST_FAILED:
                 self._resign()
             raise
-        if self._is_holder:  # else a later renewal has already failed
+        # Otherwise a later renewal has already failed.
+        if self._is_holder:
             self._lead(began)
 
     async def _apply(self) -> None:
         before = self._seen.holder if self._seen else None
         seen = self._seen = await self._within_lead(self._read())
+        # A process that has led waits like any other: its predecessor cannot be what holds the Lease now.
         me = Candidate(self.candidate.identity) if self._has_led else self.candidate
         if not may_take(me, seen, now=self.monotonic(), timing=self.timing):
             if seen is not None and seen.holder != before:
@@ -231,6 +236,7 @@ class Elector(Leadership):
             log.info("leading as %s", self.candidate.identity)
             self._turn.set()
         self._has_led = True
+        # Renewals overlap, and one that began earlier may be answered later.
         self._lead_until = max(self._lead_until, began + self.timing.lead_seconds)
 
     def _resign(self) -> None:

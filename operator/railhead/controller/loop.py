@@ -29,8 +29,10 @@ TROUBLE_RETRY_SECONDS = 5.0
 LAST_PASS_SECONDS = 3.0
 SMALL_JOB_PODS = 256
 LOOK_UP_SECONDS = 1.0
-UNUSED_SECONDS = 60.0  # a turn that was not taken by then is forgotten
-PAUSE_SECONDS_PER_POD = 1e-4  # about forty times what a pod costs in a pass
+# A turn that was not taken by then is forgotten.
+UNUSED_SECONDS = 60.0
+# About forty times what a pod costs in a pass.
+PAUSE_SECONDS_PER_POD = 1e-4
 
 
 def pause_after(pods: int) -> float:
@@ -99,9 +101,12 @@ class Loop:
         while True:
             key = await self.queue.get()
             try:
+                # A pass that is cut off between its status and its pods is repaired by the next one, but only after a
+                # new lead.
                 await let_end(self.reconcile(key), seconds=LAST_PASS_SECONDS)
             except asyncio.CancelledError:
-                self.queue.add(key)  # its pass may be incomplete, and the loop may run again
+                # Its pass may be incomplete, and the loop may run again.
+                self.queue.add(key)
                 raise
             finally:
                 self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
@@ -110,6 +115,7 @@ class Loop:
         """One pass over one job, and over what earlier jobs of its name left. An error stays with that job: nothing is
         raised."""
         left = await self._release_workloads(key)
+        # `now` is the API server's time: limits compare it with times that the API server has written.
         observed = self.store.observe(key, now=self.now(), settings=self.settings)
         if observed is None or not self.is_current(key.namespace):
             self.queue.forget(key)
@@ -140,6 +146,7 @@ class Loop:
     async def _run_pass(self, key: JobKey, observed: Observed, left: list[float]) -> str:
         """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
         try:
+            # Asked only for an attempt that may begin, since it is a request for each job.
             if observed.may_choose_gang:
                 observed = replace(observed, serves_pod_groups=await self.discovery.has_pod_groups())
             wanted = plan(observed)
@@ -149,19 +156,22 @@ class Loop:
             events = await self.executor.look_up_events(key, pod) if pod and not wait else None
         except LostCompare as lost:
             log.info("%s/%s: %s", key.namespace, key.name, lost)
+            # The watch brings the change that the compare has met; the backoff is for the case that it does not.
             self.queue.fail(key)
             return "lost"
         except ChildRejected as rejected:
             log.warning("%s/%s: %s", key.namespace, key.name, rejected)
             self.store.note_rejection(observed.uid, rejected.problem, at=self.now())
             self.queue.succeed(key)
-            self.queue.add(key)  # the next pass reports it, with the time of the next try
+            # The next pass reports it, with the time of the next try.
+            self.queue.add(key)
             return "refused"
         except KubeError as error:
             requested = error.seconds if isinstance(error, RetryAfter) else None
             self._retry(key, str(error), at_least=requested or 0.0)
             return "error"
-        except Exception as error:  # one job's error must not stop the operator
+        except Exception as error:
+            # One job's error must not stop the operator.
             log.exception("%s/%s: pass failed", key.namespace, key.name)
             self._retry(key, f"{type(error).__name__}: {error}", at_least=TROUBLE_RETRY_SECONDS)
             return "error"
@@ -169,7 +179,9 @@ class Loop:
             self.store.note_announced(observed.uid, wanted.announced)
         if pod is not None and events is not None:
             self.store.note_pod_events(pod, events)
-            self.queue.add(key)  # the next pass reports it, with the time of the next look-up
+            # The next pass reports it, with the time of the next look-up.
+            self.queue.add(key)
+        # All of them were accepted, or an exception would have left this pass.
         if wanted.creates:
             self.store.forget_rejection(observed.uid)
         self.queue.succeed(key)

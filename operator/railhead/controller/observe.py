@@ -57,7 +57,8 @@ OF_JOB = re.compile(
     r'exec: "|exec format error|executable file .{0,200}not found|chdir to cwd|unable to find user|'
     r"Are you trying to mount|OOM-killed|memory limit too low"
 )
-GRACE_LIMIT_SECONDS = 31_536_000  # whoever deletes a pod may write any number
+# Whoever deletes a pod may write any number.
+GRACE_LIMIT_SECONDS = 31_536_000
 MOST_CODE = MAX_INT32
 
 
@@ -171,7 +172,8 @@ def _grace_seconds(metadata: Object) -> int:
 def owner_uid(obj: Object) -> str:
     """The uid of the TrainJob that controls the object, or ""."""
     for owner in parts(part(obj, "metadata"), "ownerReferences"):
-        group = str(owner.get("apiVersion") or "").partition("/")[0]  # Kubeflow has a TrainJob, too
+        # Kubeflow has a TrainJob, too.
+        group = str(owner.get("apiVersion") or "").partition("/")[0]
         if owner.get("controller") and (group, owner.get("kind")) == (names.GROUP, names.KIND):
             return str(owner.get("uid") or "")
     return ""
@@ -183,6 +185,7 @@ def _container_state(status: Object) -> Object:
     Railhead's containers never restart in their pod: a second driver in the same pod would escape every limit.
     """
     container = read_ray_container(status, "containerStatuses")
+    # `lastState` has the first end if a policy of the cluster has restarted the container.
     ended = part(part(container, "lastState"), "terminated")
     if ended:
         return {"terminated": ended}
@@ -202,7 +205,8 @@ def _end(state: Object, status: Object) -> tuple[str, Object]:
         if name == names.FETCH_CONTAINER:
             return name, end
         message = f"init container {name} ended with code {end['exitCode']}: {end.get('message') or ''}".strip(" :")
-        return name, {**end, "message": message, "exitCode": None}  # its exit codes are not ours
+        # Its exit codes are not ours.
+        return name, {**end, "message": message, "exitCode": None}
     return names.CONTAINER, {}
 
 
@@ -364,6 +368,7 @@ def _words(value: object) -> str:
 
 
 def _number(text: object, default: int) -> int:
+    # `isdigit` alone accepts digits of other scripts, which int() reads, and superscripts, which it does not.
     if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 10:
         return int(text)
     return default

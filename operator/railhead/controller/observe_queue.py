@@ -32,7 +32,8 @@ def observe_workload(raw: Object) -> tuple[Key, WorkloadView]:
     admission = part(status, "admission")
     job_uid = owner_uid(raw)
     if metadata.get("name") != names.workload_name(job, job_uid):
-        job_uid = ""  # anyone may create a Workload with a job's label: only that of the job's own name counts
+        # Anyone may create a Workload with a job's label: only that of the job's own name counts.
+        job_uid = ""
     view = WorkloadView(
         name=str(metadata.get("name")),
         version=str(metadata.get("resourceVersion") or ""),

@@ -227,6 +227,7 @@ class OperatorMetrics:
         loss = classify_loss(old, new)
         if loss:
             self._restarts.labels(loss, namespace).inc()
+        # A job that rested already has lost no pods.
         if new.phase == "Queued" and old.attempt and not old.is_resting:
             self._evictions.labels(namespace).inc()
         if new.is_finished and not old.is_finished:
@@ -266,14 +267,16 @@ class Page:
         if self._text is None or (self._text.done() and now - self._began >= FRESH_SECONDS):
             self._began = now
             self._text = asyncio.create_task(asyncio.to_thread(self._begin_render()))
-        return await asyncio.shield(self._text)  # whoever goes away leaves it to the others
+        # Whoever goes away leaves it to the others.
+        return await asyncio.shield(self._text)
 
 
 async def respond(request: web.Request, page: Page) -> web.StreamResponse:
     """Answers a scrape, in pieces."""
     text = memoryview(await page.read())
     response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE, "Content-Length": str(len(text))})
-    with suppress(ConnectionError):  # aiohttp would log each client that goes away early, with a traceback
+    # aiohttp would log each client that goes away early, with a traceback.
+    with suppress(ConnectionError):
         await response.prepare(request)
         for begin in range(0, len(text), PIECE_BYTES):
             await response.write(text[begin : begin + PIECE_BYTES])

@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 MOST_CLIENTS = 128  # connections at a time
 PERIOD_SECONDS = 1.0
 WARN_SECONDS = 5.0
-PRINT_SECONDS = 20.0  # the kubelet gives up after 25 to 35 s
+# The kubelet gives up after 25 to 35 s.
+PRINT_SECONDS = 20.0
 
 
 def build_probes(
@@ -66,6 +67,7 @@ async def watch_stalls(count_late: Callable[[float], None], monotonic: Callable[
     """Counts by how much the loop is late. Runs until cancelled."""
     try:
         while True:
+            # Each turn begins the time again, so the stacks are printed only by a loop that does not come back here.
             faulthandler.dump_traceback_later(PRINT_SECONDS)
             began = monotonic()
             await asyncio.sleep(PERIOD_SECONDS)

@@ -54,6 +54,7 @@ class Refusals:
 
     async def judge(self, key: JobKey, subject: Subject, error: KubeError) -> bool:
         """Whether the error is a refusal."""
+        # Neither can succeed unchanged, so the job says so at once.
         if isinstance(error, Denied) or is_of_admission(error.message):
             return True
         if error.status == 0:
@@ -63,12 +64,15 @@ class Refusals:
         before = self._troubles.get(subject, now) or Trouble(now, 0)
         trouble = Trouble(before.since, before.tries + 1)
         self._troubles.put(subject, trouble, at=now)
+        # Without the name, as the pods of the next attempt have others and meet the same plugin.
         alike = (subject._replace(name=""), error.status)
+        # Contention is over by itself, unless it lasts for very many tries.
         if isinstance(error, Conflict) and CONTENDED_TEXT in error.message:
             return trouble.tries >= CONTENDED_TRIES
         is_lasting = now - trouble.since >= LASTING_SECONDS
         if not is_lasting and self._known.get(alike, now) is None:
             return False
+        # Asked last, and only for an error that lasts: it is a request of its own.
         if not await self.answers(key):
             self.forget(subject)
             return False

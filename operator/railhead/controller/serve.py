@@ -23,7 +23,8 @@ def open_socket(listen: str) -> socket.socket:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, place = found[0]
         return socket.create_server(place, family=family, backlog=BACKLOG)
-    if socket.has_dualstack_ipv6():  # not where the kernel runs without IPv6
+    # Not where the kernel runs without IPv6.
+    if socket.has_dualstack_ipv6():
         return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     return socket.create_server(("", address.port), backlog=BACKLOG)
 

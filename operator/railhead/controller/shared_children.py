@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from railhead.controller.expiring import Expiring
 
-RECENT_SECONDS = 2.0  # a shared child that a user deletes by hand is missing for no longer than this
+# A shared child that a user deletes by hand is missing for no longer than this.
+RECENT_SECONDS = 2.0
 
 
 class Place(NamedTuple):
@@ -42,7 +43,8 @@ class SharedChildren:
             request = asyncio.create_task(make())
             self._requests[place] = request
             request.add_done_callback(partial(self._end, place))
-        return await asyncio.shield(request)  # a job whose pass is cancelled takes nothing from the others
+        # A job whose pass is cancelled takes nothing from the others.
+        return await asyncio.shield(request)
 
     def forget(self, place: Place) -> None:
         """The child is being deleted: what a request that is under way finds is out of date."""

@@ -34,11 +34,13 @@ def _rank_holder(other: JobRecord) -> tuple[bool, str, str]:
 def _holds_run(other: JobRecord, record: JobRecord) -> bool:
     """Whether another unfinished job has the run of this one, or gets it first."""
     if record.attempt > 0:
-        return other.has_run  # this one was restored: it waits for none that waits for it
+        # This one was restored: it waits for none that waits for it.
+        return other.has_run
     if other.attempt > 0:
         return True
     if other.phase in RESTING or other.is_deleting:
-        return False  # it may never begin
+        # It may never begin.
+        return False
     return (other.created, other.uid) < (record.created, record.uid)
 
 
@@ -87,16 +89,21 @@ class Store:
         version = version_of(raw)
         self.note_version(version)
         old = self._jobs.get(key)
+        # The watch may deliver an older state after the response to a newer write of our own.
         if old is not None and version <= old.version:
             return None
         if self._tombstones.is_deleted_since(uid, version):
-            return None  # the response to our own write, processed after the DELETED event
+            # The response to our own write, processed after the DELETED event.
+            return None
+        # A job that was deleted and created again under its name inherits nothing.
         if old is not None and old.uid != uid:
             self._keys.pop(old.uid, None)
             self._forget(old.uid)
-            self._tombstones.add(old.uid, version)  # its DELETED event may never arrive
+            # Its DELETED event may never arrive.
+            self._tombstones.add(old.uid, version)
         new = record_job(raw, old)
         self._keys[uid] = key
+        # Taken out with the old record's numbers, and put in with the new one's, so the sums never drift.
         self._count(old, -1)
         self._jobs[key] = new
         self._count(new, 1)
@@ -157,6 +164,7 @@ class Store:
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
         """Another unfinished job of the namespace runs the driver of this job's attempt."""
+        # The counter holds this job itself, if it is unfinished.
         own = not record.is_finished
         return self._drivers[record.key.namespace, record.driver] > own
 
@@ -214,7 +222,8 @@ class Store:
         """The API server denied to delete or to change this object of a known job."""
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
-            before = known.get(denial.name)  # its message stays: one with a time in it would be news each time
+            # Its message stays: one with a time in it would be news each time.
+            before = known.get(denial.name)
             if before is None or (denial.at - before.at).total_seconds() > DENIED_ROW_SECONDS:
                 known[denial.name] = replace(denial, since=denial.began)
             else:
@@ -232,7 +241,8 @@ class Store:
         """A pod was added, modified or deleted; returns the key of its job."""
         before = old.owner if old is not None else NO_OWNER
         after = new.owner if new is not None else NO_OWNER
-        if old is not None and before.uid and before != after:  # gone, or orphaned by --cascade=orphan
+        # Gone, or orphaned by --cascade=orphan.
+        if old is not None and before.uid and before != after:
             self._forget_pod(before, old.view.name)
         if new is not None and after.uid:
             self._pods[after][new.view.name] = new.view
@@ -257,7 +267,8 @@ class Store:
             return NO_OWNER
         if old is not None and before.uid:
             self._foreign[before].discard(old.view.name)
-            self._rejections.pop(before.uid, None)  # it may have had the name of one of the job's own
+            # It may have had the name of one of the job's own.
+            self._rejections.pop(before.uid, None)
             if not self._foreign[before]:
                 del self._foreign[before]
         if new is not None and after.uid:

@@ -26,11 +26,14 @@ from railhead.kube.client import KubeClient
 from railhead.kube.kinds import TOKEN_REVIEW
 
 KEEP_SECONDS = 30.0
-KEEP_REJECTED_SECONDS = 5.0  # an API server that has just started may not know the pod yet
-KNOWN_SECONDS = 3600.0  # a driver reports more often, and the API server issues tokens for an hour
+# An API server that has just started may not know the pod yet.
+KEEP_REJECTED_SECONDS = 5.0
+# A driver reports more often, and the API server issues tokens for an hour.
+KNOWN_SECONDS = 3600.0
 KEEP_AT_MOST = 4096
 TURN_SECONDS = 1.0
-MOST_CHARS = 8192  # one of the API server's has about 1,200
+# One of the API server's has about 1,200.
+MOST_CHARS = 8192
 CLOCK_SECONDS = 60  # that the API server allows a clock to differ
 
 Text = Annotated[str, Field(min_length=1)]
@@ -68,6 +71,7 @@ def read_claims(token: str) -> Claims | None:
     if len(parts) != 3 or not all(parts):
         return None
     try:
+        # JWTs leave out the padding, and Python ignores what is too much of it.
         claims = Claims.model_validate_json(base64.urlsafe_b64decode(parts[1] + "==="), strict=True)
     except ValueError:
         return None
@@ -121,6 +125,8 @@ class TokenReviews:
         if verdict is not None:
             return verdict
         if not self._known.get(digest, now):
+            # One unknown token a second for each pod that is named: a flood of forged ones reaches the API server as a
+            # trickle.
             if self._turns.get(named, now):
                 raise NotYet
             self._turns.put(named, True, now)

@@ -32,7 +32,8 @@ from railhead.kube.kinds import TRAIN_JOB, Kind
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 15.0
-LATE_SECONDS = 75.0  # a bookmark comes each minute, plus up to 1.25 s; after this time the API server is asked
+# A bookmark comes each minute, plus up to 1.25 s; after this time the API server is asked.
+LATE_SECONDS = 75.0
 DEAD_SECONDS = 180.0
 SWEEP_SECONDS = 300.0
 SILENT_LOOKS = round(DEAD_SECONDS / PERIOD_SECONDS)
@@ -58,6 +59,7 @@ class WatchGuard:
             since, looks = self._silent[watch]
             now = watch.delivered_at
             is_silent = since == now and not watch.is_refused
+            # Asked only when a bookmark is overdue, so that a healthy watch costs no request.
             if is_silent and watch.age > LATE_SECONDS:
                 is_silent = await self._is_answered(watch)
             self._silent[watch] = (now, looks + 1 if is_silent else 0)
@@ -114,11 +116,13 @@ async def sweep_once(
         return []
     oldest = min(versions.values())
     newest = max(versions.values())
-    if oldest < known:  # a list is never older than anything seen before it was requested
+    # A list is never older than anything seen before it was requested.
+    if oldest < known:
         raise WentBack(
             f"the API server is at version {oldest}, but was at {known}: etcd was restored from a backup. "
             "The operator exits to begin with empty caches"
         )
+    # Lists have the newest version of all, also where no job has changed for long.
     store.note_version(newest)
     listed_keys = [key for key in before if not versions.keys().isdisjoint((None, key.namespace))]
     lost = [key for key in listed_keys if before[key].uid not in existing]

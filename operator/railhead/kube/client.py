@@ -31,8 +31,10 @@ from railhead.kube.transport import Transport, open_transport
 log = logging.getLogger(__name__)
 
 ONE_ANSWER = aiohttp.ClientTimeout(total=30)
-MOST_WARNINGS = 1000  # each is logged once; their texts may contain names
-SILENCE_LIMIT_SECONDS = 75  # a watch without an event or bookmark for that long is dead
+# Each is logged once; their texts may contain names.
+MOST_WARNINGS = 1000
+# A watch without an event or bookmark for that long is dead.
+SILENCE_LIMIT_SECONDS = 75
 STREAM_SILENT = "StreamSilent"
 # Without compression, as in Kubernetes' own controllers: it costs the API server more than the network gains.
 HEADERS = {"Accept-Encoding": "identity", "User-Agent": "railhead"}

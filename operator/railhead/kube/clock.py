@@ -37,7 +37,8 @@ class ServerClock:
     def observe(self, date: str | None) -> None:
         """Takes the Date header of a response; ignores an invalid one."""
         if date == self._last_date:
-            return  # the first response of a second is the most accurate
+            # The first response of a second is the most accurate.
+            return
         self._last_date = date
         try:
             moment = parsedate_to_datetime(date or "")

@@ -29,8 +29,10 @@ log = logging.getLogger(__name__)
 Record = TypeVar("Record")
 OnChange = Callable[[Record | None, Record | None], None]
 Key = tuple[str, str]  # namespace and name
-KEEP_AT_MOST = 10_000  # more than the responses that can still be late
-MAX_BACKOFF_SECONDS = 5.0  # kopf's pauses for the other watch are about as short
+# More than the responses that can still be late.
+KEEP_AT_MOST = 10_000
+# kopf's pauses for the other watch are about as short.
+MAX_BACKOFF_SECONDS = 5.0
 
 
 def version_of(obj: Object) -> int:
@@ -109,7 +111,8 @@ class View(Generic[Record]):
 
     def put(self, obj: Object) -> None:
         """Stores an object, unless a newer version or its deletion is already known."""
-        if version_of(obj) > self._listed:  # else the last list contains it, or it was deleted by then
+        # Otherwise the last list contains it, or it was deleted by then.
+        if version_of(obj) > self._listed:
             self._put(*self.read(obj))
 
     def _put(self, key: Key, new: CachedObject[Record]) -> None:
@@ -262,7 +265,8 @@ class Informer(Generic[Record]):
                     unauthorized = 0
                     version = str(event["object"]["metadata"]["resourceVersion"])
                     self._take(event)
-                if not seen:  # the API server sends bookmarks; a watch without any did not reach it
+                # The API server sends bookmarks; a watch without any did not reach it.
+                if not seen:
                     raise RetryAfter(0, "WatchEmpty", "the watch ended without an event")
             except KubeError as error:
                 failures += 1
@@ -274,7 +278,8 @@ class Informer(Generic[Record]):
                     self.answered.set()
                 if is_refusal(error) or isinstance(error, Gone):
                     version = None
-                if failures > 1 or not isinstance(error, Gone):  # the first list after an expired watch need not wait
+                # The first list after an expired watch need not wait.
+                if failures > 1 or not isinstance(error, Gone):
                     await self._pause(error, failures)
 
     async def _pause(self, error: KubeError, failures: int) -> None:

@@ -30,7 +30,8 @@ from railhead.kube.bodies import Body, encode
 AUTH_SETTINGS = ["BearerToken"]
 MOST_CONNECTIONS = 100  # for requests that have one answer
 NO_LIMIT = 0
-READ_BYTES = 2**21  # a list or an event may be larger than aiohttp's default buffer
+# A list or an event may be larger than aiohttp's default buffer.
+READ_BYTES = 2**21
 
 
 class RestClient(Protocol):
@@ -133,7 +134,8 @@ def _open_pool(api: ApiClient, *, most: int) -> aiohttp.ClientSession:
 def find_proxy(url: str) -> str | None:
     """The proxy that the environment names for this URL (HTTPS_PROXY, NO_PROXY and the like), if any."""
     address = urlsplit(url)
-    is_direct = proxy_bypass(address.netloc) or proxy_bypass(address.hostname or "")  # the latter: IPv6 in no brackets
+    # The latter: IPv6 in no brackets.
+    is_direct = proxy_bypass(address.netloc) or proxy_bypass(address.hostname or "")
     if is_direct:
         return None
     return getproxies().get(address.scheme)
@@ -191,5 +193,6 @@ async def open_transport(kubeconfig: str | None, context: str | None = None) -> 
         async with kube_client.ApiClient(configuration=configuration) as api, open_pools(api) as transport:
             yield transport
     finally:
-        for _ in range(3):  # lets the pool close its connections: TLS, transport, socket
+        # This lets the pool close its connections: TLS, transport, socket.
+        for _ in range(3):
             await asyncio.sleep(0)

@@ -140,7 +140,8 @@ def install(kubectl: Kubectl) -> None:
     crd = "crd/trainjobs.railhead.dev"
     timeout = "--timeout=30s"
     kubectl("wait", "--for=jsonpath={.status.acceptedNames.kind}=TrainJob", crd, timeout)
-    kubectl("wait", "--for=condition=Established", crd, timeout)  # fails as long as a new CRD has no list of conditions
+    # Fails as long as a new CRD has no list of conditions.
+    kubectl("wait", "--for=condition=Established", crd, timeout)
 
 
 def service_account_name(documents: Sequence[Object]) -> str:

@@ -91,7 +91,8 @@ def spawn(
 
 def python_command(module: str, options: Mapping[str, object]) -> list[str]:
     """Returns `python -m module --option value ...`; `module` may include a subcommand."""
-    command = [sys.executable, "-P", "-m", *module.split()]  # -P: modules in the user's folder do not shadow ours
+    # -P: modules in the user's folder do not shadow ours.
+    command = [sys.executable, "-P", "-m", *module.split()]
     for option, value in options.items():
         command += [f"--{option}", str(value)]
     return command
@@ -130,7 +131,8 @@ def end(identity: Identity, *, grace_seconds: float) -> None:
     A child of this process that ends meanwhile is reaped here, so that its Popen no longer learns its exit code.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(identity.pid)  # psutil does not signal it once another process has its pid
+        # psutil does not signal it once another process has its pid.
+        process = psutil.Process(identity.pid)
         if not is_alive(identity):
             return
         if grace_seconds > 0:
@@ -157,7 +159,8 @@ def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Ident
 
 def _belongs(process: psutil.Process, marker: str, value: str, folder: Path | None) -> bool:
     """Whether it carries the mark or works below the folder."""
-    with contextlib.suppress(psutil.Error):  # it has ended, or is another user's
+    # It has ended, or is another user's.
+    with contextlib.suppress(psutil.Error):
         if process.environ().get(marker) == value:
             return True
     with contextlib.suppress(psutil.Error):

@@ -151,7 +151,8 @@ class Session:
         try:
             assert process.stdout is not None
             with process.stdout as lines:
-                for line in lines:  # until the supervisor closes it: everything is ready, or it died
+                # Until the supervisor closes it: everything is ready, or it died.
+                for line in lines:
                     echo(line.rstrip())
             state = self.state()
             if state.phase != READY or not self.is_up():

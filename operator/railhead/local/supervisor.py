@@ -51,7 +51,8 @@ READY_SECONDS = 60.0
 # The operator may die at any moment, by design; the agent ends its pods first.
 END_ORDER = {"operator": 0.0, "node-agent": 5.0}
 LONGEST_BACKOFF_SECONDS = 10.0
-CALM_SECONDS = 60.0  # an operator that ran for that time restarts at once
+# An operator that ran for that time restarts at once.
+CALM_SECONDS = 60.0
 
 
 class StopSignal(BaseException):
@@ -235,7 +236,8 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
 
     def on_signal(number: int, _: FrameType | None) -> None:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(sig, signal.SIG_IGN)  # it already stops: once is enough
+            # It already stops: once is enough.
+            signal.signal(sig, signal.SIG_IGN)
         raise StopSignal(signal.Signals(number).name)
 
     for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -277,7 +279,8 @@ def main(arguments: Sequence[str]) -> int:
         if not try_lock(lock):
             print(f"another session is up in {session.folder}", file=sys.stderr)
             return 1
-        session.end_left()  # what a crashed session of this folder left behind
+        # What a crashed session of this folder left behind.
+        session.end_left()
         prepare(session, binaries=options.binaries)
         capacity = Capacity(options.cpus, options.memory, options.gpus)
         supervisor = Supervisor(

@@ -64,7 +64,9 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         phase=phase,
         run=RunStatus(name=job.run_name, uid=job.uid, former_uids=list(job.ref.former_uids) or None),
         attempt=attempt,
+        # Names of worker pods contain attempt and round, so the count may begin again.
         round=0,
+        # Recorded with the attempt: an operator of another version must give later pods of it the same mounts.
         driver=mounts.driver,
         input=mounts.input,
         source=mounts.source,
@@ -72,16 +74,21 @@ def begin_attempt(job: Job, *, attempt: int, phase: Phase, again: bool = False) 
         admission=admission,
         gang_scheduler=job.chosen_gang,
         worker_losses=None,
+        # The new driver counts its restarts from zero.
         counted_restarts=None,
+        # Empty, or `was_head_up` would take the head that is not created yet for lost.
         head=HeadStatus(),
         workers=WorkersStatus(desired=workers),
         resize=None,
         waiting=Waiting(since=format_time(job.now), again=again),
+        # Of the job, not of the attempt: spec.activeDeadlineSeconds counts from the first one.
         start_time=job.status.start_time or format_time(job.now),
         initial_checkpoint=find_initial_checkpoint(job) or job.status.initial_checkpoint,
     )
-    wanted = WantedStatus(status).requiring(Requirement.SAME_SPEC)  # an outdated spec must not start anything
+    # An outdated spec must not start anything.
+    wanted = WantedStatus(status).requiring(Requirement.SAME_SPEC)
     creates = (
+        # The order among creates is that of `plan.Step`; this one is for readers.
         *prerequisites(job, attempt=attempt),
         head_pod(job, attempt=attempt, workers=workers),
         *worker_pods(job, attempt=attempt, slots=range(workers), round_=0),
@@ -100,6 +107,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
     return replace(
         decision,
         wanted=decision.wanted and decision.wanted.requiring(Requirement.FRESH_PODS),  # the view may lack a head
+        # All of them, also terminated ones, which were kept as evidence until now.
         deletes=delete_all(job.pods),
         forgotten=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
         events=(*_report_abandoned_pods(job), event),
@@ -122,7 +130,9 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
     """The attempt is over: the next one follows, or the job fails."""
     status = _conclude(job, failure)
+    # By the status after the failure: the termination message may bring a checkpoint that no report told of.
     settlement = settle(job, failure, committed=status.newest_index)
+    # A rule, or three evictions in a row, may have changed class and action.
     failure = settlement.failure
     if settlement.refusal:
         return fail_job(job, failure, because=settlement.refusal)
@@ -136,6 +146,7 @@ def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
         wanted=_require_pods(status),
         # A terminated pod holds no resources and is evidence: it stays until the next attempt starts.
         deletes=delete_all(pod for pod in job.pods if pod.is_live),
+        # The next attempt gets this operator's driver, so the old one may go with the last job that used it.
         removes=driver_removal(job),
         events=(Event("Warning", "Restarting", message),),
         wake_at=settlement.next_attempt_at,

@@ -89,6 +89,7 @@ def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
         return ()
     gang = build_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
     create = None
+    # From the oldest to the newest, so that the newest holds the older ones as its fallbacks.
     for group in reversed(scheduler.pod_groups):
         build = partial(build_pod_group, job.ref, gang, group, attempt=attempt)
         create = Create(POD_GROUP, gang.name, build, older=create)
@@ -117,6 +118,7 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
     """
     driver = job.status.driver
     settings = job.settings
+    # The bundle of this very version is what the next job of the namespace needs.
     if driver in ("", settings.bundle_name) or job.is_driver_shared or settings.job_selector:
         return ()
     return (Remove("ConfigMap", driver, is_shared=True),)
@@ -133,6 +135,7 @@ def input_removal(job: Job) -> tuple[Remove, ...]:
 def gang_removal(job: Job) -> tuple[Remove, ...]:
     """Removes the PodGroup of the current attempt, whichever version of it exists."""
     scheduler = SCHEDULERS.get(job.gang_scheduler_of(job.attempt))
+    # Before the first attempt there is no group, whatever the spec names.
     if scheduler is None or job.attempt == 0:
         return ()
     name = names.gang_name(job.name, job.uid, job.attempt)
@@ -164,6 +167,7 @@ def worker_pods(job: Job, *, attempt: int, slots: Iterable[int], round_: int) ->
 
 
 def _describe_attempt(job: Job, number: int) -> PodSettings:
+    # Pods of the current attempt keep the admission that it began with; the queue may have changed it since.
     if number == job.attempt:
         admission = job.status.admission
     else:
@@ -202,6 +206,7 @@ def find_source_checkpoint(job: Job) -> str | None:
 def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
     """Returns it from the status, or before the first attempt from the spec; None without resumeFrom."""
     wanted = job.spec.resume_from
+    # The status has the answer once an attempt has begun: the other job may be deleted, or have trained on.
     if wanted is None or job.attempt > 0:
         return job.status.initial_checkpoint
     uri = find_source_checkpoint(job)
@@ -212,9 +217,11 @@ def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
 
 def find_missing_mount(job: Job) -> str | None:
     """The name of the attempt's driver, input or Secret, if the kubelet reports that it is missing."""
+    # The kubelet's message is the only sign: the operator watches neither ConfigMaps nor Secrets.
     found = job.startup_problem
     if found is None or found[1].reason != FAILED_MOUNT:
         return None
     message = found[1].message
     mounts = job.mounts_of(job.attempt)
+    # These names end in digests, so none of them is a part of another one or of a user's object.
     return next((name for name in (mounts.driver, mounts.input, mounts.secret) if name in message), None)

@@ -30,6 +30,7 @@ class Job(Observed):
 
     @staticmethod
     def of(observed: Observed, spec: TrainJobSpec) -> Job:
+        # Not `replace`, which makes an Observed again, and not `asdict`, which would copy pods and specs.
         values = {field.name: getattr(observed, field.name) for field in fields(Observed)}
         return Job(**{**values, "spec": spec})
 
@@ -63,7 +64,10 @@ class Job(Observed):
     def mounts_of(self, attempt: int) -> Mounts:
         """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""
         status = self.status
+        # The source is the only mount that all attempts share: a changed ConfigMap of the user reaches no later attempt
+        # either.
         source = self.status.source
+        # Compared first, since `own_mounts` serializes the whole input and most passes do not need it.
         if attempt == self.attempt and status.driver and status.input and status.secret:
             return Mounts(status.driver, status.input, status.secret, source)
         own = self.own_mounts
@@ -108,6 +112,7 @@ class Job(Observed):
     def wanted_workers(self) -> int:
         """Returns how many workers the user wants; of an elastic job at most as many as its queue admitted."""
         admission = self.status.admission
+        # A job at rest asks for all that it wants; only an admitted attempt is bound by what it was given.
         if admission is None or not self.is_elastic or self.is_at_rest:
             return self.requested_workers
         return min(self.requested_workers, max(admission.find(WORKERS).count, self.least_workers))
@@ -125,6 +130,8 @@ class Job(Observed):
     @property
     def desired_workers(self) -> int:
         """The number for the current attempt. For an elastic job `decide_resize` brings it in line with the spec."""
+        # The number in the status, and not the spec's: a changed spec takes effect through `decide_resize`, which
+        # writes it.
         decided = self.status.workers.desired
         if not self.is_elastic or self.attempt == 0 or decided <= 0:
             return self.wanted_workers
@@ -153,6 +160,7 @@ class Job(Observed):
     @cached_property
     def surplus_workers(self) -> tuple[PodView, ...]:
         """Live worker pods beyond the desired number; pods that do not run are surplus first."""
+        # The slot decides between equal pods, so that a pass that is repeated chooses the same ones.
         ranked = sorted(self.workers.live, key=lambda pod: (not pod.is_up, pod.slot))
         return tuple(ranked[self.desired_workers :])
 

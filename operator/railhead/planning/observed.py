@@ -167,6 +167,8 @@ class Observed:
         """
         run = self.status.run
         if run is not None and run.uid:
+            # The API server gives each object a new uid, so a restored status still has that of the object that was
+            # backed up.
             return run.uid != self.uid
         found = re.fullmatch(rf"{re.escape(self.name)}-([0-9a-f]{{6}})-input-.*", self.status.input)
         return found is not None and found[1] != names.tag(self.uid)
@@ -178,6 +180,8 @@ class Observed:
         That is now, but for a restored status the last moment that it knows: the time since then was spent without the
         job.
         """
+        # The time between the backup and the restore belongs to no attempt: counting it would show hours of lost
+        # goodput.
         if not self.is_restored:
             return self.now
         status = self.status
@@ -201,6 +205,7 @@ class Observed:
     @cached_property
     def head(self) -> PodView | None:
         """The head of the current attempt, identified by its name."""
+        # By its name, which follows from the job and the attempt: a copy of the head has its labels, but not its name.
         wanted = names.head_name(self.name, self.uid, self.attempt)
         return next((pod for pod in self.pods if pod.role == names.HEAD and pod.name == wanted), None)
 
@@ -228,6 +233,8 @@ class Observed:
     @property
     def stuck_pods(self) -> list[PodView]:
         """Pods of any attempt that should have been gone for minutes, the longest overdue first."""
+        # Sorted also by name, so that pods that are deleted together keep their order, and the status is not written
+        # again.
         due = [(at, pod) for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at <= self.now]
         return [pod for _, pod in sorted(due, key=lambda each: (each[0], each[1].name))]
 
@@ -248,6 +255,7 @@ class Observed:
         """Names of the pods that the API server denies the operator to delete: nothing else waits for them, except for
         a head that may still commit."""
         oldest = self.now - timedelta(seconds=DENIED_ROW_SECONDS)
+        # A denial that was not repeated for minutes is no evidence any more: a webhook may have been fixed meanwhile.
         denials = (each for each in self.denials if (each.kind, each.verb) == ("Pod", "delete"))
         return frozenset(each.name for each in denials if each.at > oldest)
 
@@ -257,15 +265,18 @@ class Observed:
         denials = [each for each in self.denials if each.name == head.name and head.name in self.protected]
         if not denials:
             return None
-        grace = GRACE_SECONDS_OF_GPUS  # the longest default, of a spec that this operator cannot read
+        # The longest default, of a spec that this operator cannot read.
+        grace = GRACE_SECONDS_OF_GPUS
         if not isinstance(self.spec, InvalidSpec):
             grace = self.spec.end_seconds
+        # By the API server's clock, but never later than now, which a clock that was set back would give.
         return min(denials[0].began, self.now) + timedelta(seconds=grace + UNANSWERED_SECONDS)
 
     @cached_property
     def progress(self) -> ProgressStatus:
         """The last report of the current attempt's driver; empty before its first one."""
         progress = self.status.progress
+        # The report of the attempt before stays in the status until the new driver's first one arrives.
         if progress.attempt == self.attempt:
             return progress
         return ProgressStatus()
@@ -297,6 +308,7 @@ class Observed:
         """How the current attempt ended: by the head's termination message, or by the driver's last report if the
         head can write no message any more."""
         head = self.head
+        # While the head may still write its termination message, that one counts: the last report may be older.
         if head is not None and (head.outcome is not None or head.is_live or head.may_still_end(self.now)):
             return head.outcome
         return self.reported_outcome
@@ -309,6 +321,8 @@ class Observed:
         reported = self.reported_outcome
         if outcome is None or not outcome.has_succeeded:
             return False
+        # A termination message alone proves nothing: the driver writes it before its process ends, and the process may
+        # still fail.
         return (head is not None and head.exit_code == 0) or (reported is not None and reported.has_succeeded)
 
     @property
@@ -331,6 +345,8 @@ class Observed:
         """Whether an attempt may begin now for which `gangScheduler: Auto` chooses."""
         if isinstance(self.spec, InvalidSpec) or self.spec.gang_scheduler != "Auto" or self.status.is_finished:
             return False
+        # Pods of a later attempt than the status names: somebody has set the status back, and an attempt may begin in
+        # this pass.
         is_set_back = any(pod.attempt > self.attempt for pod in self.pods)
         return self.is_at_rest or self.is_attempt_lost or is_set_back
 
@@ -350,6 +366,8 @@ class Observed:
 
 def denied_until(denial: Denial, now: datetime) -> datetime:
     """When to try the delete again: after 1, 2, 4, 8, 15, 15 ... s."""
+    # Bounded, since the number of tries has no limit, and neither would the shifted integer.
     doublings = min(denial.tries - 1, 10)
     seconds = min(1 << doublings, DENIED_LIMIT_SECONDS)
+    # A time ahead of now, from before the clock was corrected, must not delay the retry.
     return min(denial.at, now) + timedelta(seconds=seconds)

@@ -150,6 +150,7 @@ class DeleteJob:
 
 def delete_all(pods: Iterable[PodView]) -> tuple[Delete, ...]:
     """Deletes these pods, except those that are already being deleted."""
+    # A pod that is being deleted needs no second request, which each pass until its end would send.
     return tuple(Delete(pod.name, pod.uid) for pod in pods if not pod.is_deleting)
 
 
@@ -212,6 +213,7 @@ class Decision(Effects):
 
     def with_status(self, status: JobStatus) -> Decision:
         """Returns the decision with this status to write, also of a guard; what it requires stays."""
+        # A guard that gets a status becomes a write, and keeps what it requires.
         wanted = self.wanted or WantedStatus(status)
         return replace(self, wanted=replace(wanted, status=status, is_guard=False))
 

@@ -117,17 +117,22 @@ AMENDMENTS: tuple[Callable[[Job, Decision], Decision], ...] = (
 
 def plan(observed: Observed) -> Plan:
     """Returns the actions for this job now."""
+    # A spec that was stored under another schema says nothing that can be relied on: pods that run are left alone, and
+    # only what needs no spec is done.
     if isinstance(observed.spec, InvalidSpec):
         decision = decide_finished(observed) or _decide_invalid(observed, observed.spec)
         decision = hold_back_deletes(observed, end_workload(observed, decision))
         decision = report_obstacles(observed, list_stuck_pods(observed, decision))
         return _seal(observed, acknowledge_generation(observed, decision))
     if observed.spec.managed_by != MANAGER:
-        return Plan()  # managed by another controller
+        # Managed by another controller.
+        return Plan()
     job = add_queue_obstacle(observed, observed.spec)
     decision = _decide(job)
     for amend in FIRST_AMENDMENTS:
         decision = amend(job, decision)
+    # The delete names the resourceVersion of the job. Any write of the status would change it, and the delete would
+    # fail in each pass.
     if decision.delete_job is not None:
         return _seal(job, decision)
     for amend in AMENDMENTS:
@@ -143,6 +148,7 @@ def _decide(job: Job) -> Decision:
 
 def _seal(observed: Observed, decision: Decision) -> Plan:
     """Turns the wanted statuses into writes; one that the job has already is left out."""
+    # Only the fields of Effects: a Decision has two wanted statuses besides, which become writes here.
     effects = {field.name: getattr(decision, field.name) for field in fields(Effects)}
     return Plan(
         **effects,

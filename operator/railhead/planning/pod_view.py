@@ -112,6 +112,7 @@ class PodView:
         """Adds the problem that its events name, if it does not run and its status names none."""
         if events is None:
             return self
+        # The status is current, and Events are read now and then: an Event explains only what the status does not.
         problem = self.problem or (None if self.is_running else events.problem)
         return replace(self, events_read_at=events.at, problem=problem, node_added_at=events.node_added_at)
 
@@ -131,6 +132,7 @@ class PodView:
     def gone_by(self) -> datetime | None:
         """When a pod being deleted should be gone: at the end of its grace period, plus a margin. A long grace period
         is for a last checkpoint, which a node that does not respond is not likely to finish."""
+        # deletionTimestamp is the end of the grace period, not its begin, so a waived part is subtracted from it.
         waived = max(self.grace_seconds - SILENT_GRACE_SECONDS, 0) if self.is_silent else 0
         return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
 
@@ -148,6 +150,7 @@ class PodView:
 
     def may_act(self, now: datetime) -> bool:
         """Whether a container of it may still run: the job waits for it, and it holds the job's quota."""
+        # A pod that nobody has deleted may act for as long as it exists, whatever its node does.
         at = self.out_of_reach_at if self.is_deleting else None
         return self.phase not in OVER and (at is None or now < at)
 
@@ -205,15 +208,18 @@ class WorkerPods:
                 continue
             if not pod.is_live:
                 lost.append(pod)
+            # Put aside until all pods are seen: it is a duplicate only if another pod has its slot.
             elif pod.name in unreachable:
                 silent.append(pod)
             elif not 0 <= pod.slot < slots:
                 out_of_range.append(pod)
             elif (other := chosen.setdefault(pod.slot, pod)) is not pod:
+                # Without a rule that both passes share, each pass could delete the pod that the other one has kept.
                 duplicate, kept = sorted((other, pod), key=_rank)
                 chosen[pod.slot] = kept
                 duplicates.append(duplicate)
         for pod in silent:
+            # The group trains without it already. As lost it would begin a round; as a duplicate it is just deleted.
             (duplicates if pod.slot in chosen else lost).append(pod)
         return WorkerPods(
             live=tuple(chosen[slot] for slot in sorted(chosen)),

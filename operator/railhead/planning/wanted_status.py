@@ -108,6 +108,8 @@ def set_not_running(observed: Observed, type_: str, *, reason: str, message: str
 
 def await_again(observed: Observed, status: JobStatus) -> JobStatus:
     """Adds that the job waits for training again since now; a job that already waits keeps its start time."""
+    # The start time bounds spec.restartDeadlineSeconds. A job that loses a second pod while it waits must not get the
+    # time again.
     if observed.status.waiting is not None:
         return status
     return replace_status(status, waiting=Waiting(since=format_time(observed.now), again=True))
@@ -122,6 +124,7 @@ def build_status_write(observed: Observed, wanted: WantedStatus | None) -> Statu
     """The write that makes the status the wanted one, or None if it is already."""
     if wanted is None:
         return None
+    # A guard has the compare made by the API server without any change, so it costs a request and no write to etcd.
     fields = {} if wanted.is_guard else _compute_fields(observed, wanted)
     if not fields and not wanted.is_guard:
         return None
@@ -140,6 +143,7 @@ def compute_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
     for name, field in JobStatus.model_fields.items():
         before = getattr(old, name)
         after = getattr(new, name)
+        # Most fields are the very same object as before, so the identity spares comparing large lists.
         if after is not before and after != before:
             fields[field.alias or name] = to_json(after)
     return fields
@@ -148,6 +152,7 @@ def compute_changed_fields(old: JobStatus, new: JobStatus) -> dict[str, Any]:
 def _compute_fields(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
     old = observed.status
     new = wanted.status
+    # A condition that the decision has dropped must be removed by name: merging alone would keep the old one.
     gone = {condition.type for condition in old.conditions}.difference(each.type for each in new.conditions)
     new = replace_status(
         new,
@@ -161,12 +166,15 @@ def _build_tests(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
     status = observed.status
     tests: dict[str, Any] = {
         "/metadata/uid": observed.uid,
+        # These three change whenever another operator begins an attempt or a round, or another job gets the name.
         "/status/attempt": status.attempt,
         "/status/round": status.round,
     }
+    # The phase tells what changes neither attempt nor round, such as a suspension or the end of the job.
     if status.phase:
         tests["/status/phase"] = status.phase
-    else:  # no test holds for a field that is missing; the first write of a status sets both
+    else:
+        # No test holds for a field that is missing; the first write of a status sets both.
         tests["/status/observedGeneration"] = status.observed_generation
     if status.run is not None and status.run.uid:
         # A restore may have replaced the status meanwhile.

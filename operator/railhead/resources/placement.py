@@ -72,7 +72,8 @@ def place_worker(pod_spec: Object, spec: TrainJobSpec, *, job: JobRef, attempt: 
     others = {"matchLabels": labels}
     affinity = placed.get("affinity") or {}
     if not isinstance(affinity, Mapping):
-        return placed  # the API server rejects it with a better message
+        # The API server rejects it with a better message.
+        return placed
     affinity = dict(affinity)
     match scaling.placement_strategy:
         case "PACK" if not affinity.get("podAffinity") and not affinity.get("podAntiAffinity"):
@@ -111,7 +112,8 @@ def build_node_expressions(selector: Mapping[str, str]) -> list[Object]:
 def parse_selector(text: str) -> tuple[str, list[str]]:
     """Returns Ray's `value`, `!value`, `in(a, b)` or `!in(a, b)` as (In or NotIn, values)."""
     match = _SELECTOR.fullmatch(text)
-    assert match is not None  # the pattern matches any text; the API accepts valid ones only
+    # The pattern matches any text; the API accepts valid ones only.
+    assert match is not None
     if match[2] is None:
         values = [match[3]]
     else:

@@ -56,7 +56,8 @@ from railhead.resources.templates import (
     open_own_volumes,
 )
 
-RAY_USER = 1000  # the public Ray images' user; numeric, or the kubelet rejects runAsNonRoot
+# The public Ray images' user; numeric, or the kubelet rejects runAsNonRoot.
+RAY_USER = 1000
 LAST_REPORT_SECONDS = 15  # for a driver that has waited for a commit to write its outcome
 TOKEN_FOLDER = "/var/run/railhead"
 SHARED_MEMORY_VOLUME = "railhead-shm"

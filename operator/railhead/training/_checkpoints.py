@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 LOOK_SECONDS = 2.0  # between two looks of the ranks at each other, which is also how far apart they receive a notice
-MAX_STEPS = 100  # without a look, however fast they are: later ones may be slower
+# Without a look, however fast they are: later ones may be slower.
+MAX_STEPS = 100
 
 
 @dataclass(frozen=True)

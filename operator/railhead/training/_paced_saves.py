@@ -25,9 +25,12 @@ from railhead.training._storage_files import StorageWriter, WriteProgress
 State = Union[Dict[str, Any], Callable[[], Dict[str, Any]]]
 Metrics = Union[None, Dict[str, Any], Callable[[], Dict[str, Any]]]
 
-STUCK_SECONDS = 300.0  # in a call of the storage without progress, after which a save is given up
-FLUSH_BYTES_PER_SECOND = 50e6  # at least: a file is flushed in one call, which may take this long more
-MOST_GIVEN_UP = 2  # saves that still hold a copy of the state, after which no other begins
+# In a call of the storage without progress, after which a save is given up.
+STUCK_SECONDS = 300.0
+# At least: a file is flushed in one call, which may take this long more.
+FLUSH_BYTES_PER_SECOND = 50e6
+# Saves that still hold a copy of the state, after which no other begins.
+MOST_GIVEN_UP = 2
 PAUSE_SECONDS = 0.2  # between two looks while training waits
 
 
@@ -137,7 +140,8 @@ class PacedSaves:
             self._end_running(self._looks.look(self._vote))
             if self._running is not None:
                 time.sleep(PAUSE_SECONDS)
-        self._copy = StateCopy()  # the save that follows may need the memory
+        # The save that follows may need the memory.
+        self._copy = StateCopy()
 
     def _vote(self) -> Tuple[int, ...]:
         """Returns whether this rank still writes, is stuck, and wants no save yet.
@@ -170,7 +174,8 @@ class PacedSaves:
         if is_being_written:
             return
         self._running = None
-        if running.has_failed:  # on all ranks: torch tells each of them
+        # On all ranks: torch tells each of them.
+        if running.has_failed:
             running.raise_error()
         self._commit(running)
 
@@ -197,8 +202,10 @@ class PacedSaves:
             self._running.give_up()
             self._given_up.append(self._running)
             self._running = None
-            self._write_group = None  # its thread may still be in a collective of this one
-            self._copy = StateCopy()  # and may still read that one
+            # Its thread may still be in a collective of this one.
+            self._write_group = None
+            # And may still read that one.
+            self._copy = StateCopy()
 
     def _explain_stuck(self, running: BackgroundSave) -> None:
         """Shows it on the rank that is stuck; the others only wait for that one."""

@@ -23,7 +23,8 @@ class StateCopy:
         """Returns a copy of the state; the one before it is lost. Other tensors get new memory."""
         described = _describe(state)
         if self._memory is None or described != self._described:
-            self._memory = None  # before there is another one
+            # Before there is another one.
+            self._memory = None
             memory = _create_cpu_state_dict(state, pin_memory=torch.cuda.is_available())
             self._memory = {key: _own(inner, state[key]) for key, inner in memory.items()}
             self._described = described

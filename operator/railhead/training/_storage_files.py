@@ -253,7 +253,8 @@ class StorageWriter(FileSystemWriter):
         check: Callable[[], None],
     ) -> None:
         is_path = filesystem.type_name == LOCAL
-        super().__init__(path, sync_files=is_path)  # an object store keeps a file once its stream is closed
+        # An object store keeps a file once its stream is closed.
+        super().__init__(path, sync_files=is_path)
         self._progress = progress
         self._copy = copy
         self._check = check

@@ -47,14 +47,16 @@ class TrainJobCallback(pl.Callback):
         total = trainer.estimated_stepping_batches
         self._step = trainer.global_step
         self._total = int(total) if 0 < total < float("inf") else None
-        if getattr(pl_module, "_compiler_ctx", None) is None:  # else torch.compile was applied to it
+        # Otherwise torch.compile was applied to it.
+        if getattr(pl_module, "_compiler_ctx", None) is None:
             self._end_marks = mark_forward_passes(pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         self._end_marks()
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *args: Any, **kwargs: Any) -> None:
-        if trainer.global_step == self._step:  # gradients are accumulated, and no checkpoint contains them
+        # Gradients are accumulated, and no checkpoint contains them.
+        if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
         training.progress(self._step, total=self._total)
@@ -64,7 +66,8 @@ class TrainJobCallback(pl.Callback):
             self._agreement.note_save(time.monotonic() - began)
 
     def on_validation_batch_end(self, trainer: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        training.progress(trainer.global_step, total=self._total)  # a long evaluation is no hang
+        # A long evaluation is no hang.
+        training.progress(trainer.global_step, total=self._total)
 
     def save(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Reports a checkpoint of Lightning's with `trainer.callback_metrics`, the epoch and the step."""

@@ -47,7 +47,8 @@ def start_run(
         tags = {**(tags or {}), TAG: run_id}
         run_name = run_name or run_id
     if known:
-        run_name = None  # a user may have renamed it
+        # A user may have renamed it.
+        run_name = None
     run = mlflow.start_run(
         run_id=known or None,
         run_name=run_name,

@@ -73,12 +73,14 @@ class TrainJobCallback(TrainerCallback):
 
     def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._asked_at is not None:
-            self._asked_at = time.monotonic()  # the Trainer saves after it has evaluated
+            # The Trainer saves after it has evaluated.
+            self._asked_at = time.monotonic()
 
     def on_prediction_step(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        _show_progress(state)  # a long evaluation is no hang
+        # A long evaluation is no hang.
+        _show_progress(state)
 
 
 def _show_progress(state: TrainerState) -> None:

@@ -28,7 +28,8 @@ async def run_process(command: Sequence[str], doing: str, line: str = "") -> Asy
     assert process.stdin and process.stdout and process.stderr
     words = asyncio.ensure_future(_read_end(process.stderr))
     try:
-        with suppress(BrokenPipeError, ConnectionResetError):  # its exit code and its words say why
+        # Its exit code and its words say why.
+        with suppress(BrokenPipeError, ConnectionResetError):
             process.stdin.write(f"{line}\n".encode())
             await process.stdin.drain()
             process.stdin.close()
@@ -38,10 +39,12 @@ async def run_process(command: Sequence[str], doing: str, line: str = "") -> Asy
             message = clean_line(" ".join(each for each in lines if not each.startswith("command terminated")))
             raise ClientError(f"{doing}: {message or f'exit code {process.returncode}'}")
     finally:
-        if process.returncode is None:  # another pod has the answer, or the user interrupts
+        # Another pod has the answer, or the user interrupts.
+        if process.returncode is None:
             process.kill()
         while await process.stdout.read(1 << 16):
-            pass  # asyncio takes a process for ended only at the end of its output
+            # asyncio takes a process for ended only at the end of its output.
+            pass
         await process.wait()
         words.cancel()
 

@@ -27,7 +27,8 @@ from railhead.kube.kinds import EVENT, POD, PVC, RESOURCE_QUOTA, SECRET, TRAIN_J
 from railhead.kube.transport import ConfigException, read_namespace
 
 Item = TypeVar("Item")
-MOST_UNAUTHORIZED = 5  # answers in a row, in about 10 s: an API server that starts may not know all users yet
+# Answers in a row, in about 10 s: an API server that starts may not know all users yet.
+MOST_UNAUTHORIZED = 5
 POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -186,15 +187,18 @@ class Cluster:
         """Calls `on_change` for each object and each change, until it is cancelled; `known`: seen before."""
         informer = await self._open(scope, on_change, read)
         if known is not None:
-            informer.record_write(known)  # so that its absence from the first list is a change
+            # So that its absence from the first list is a change.
+            informer.record_write(known)
         with explaining(f"watch {scope.kind.plural}"):
             await informer.run()
 
     async def _open(self, scope: Scope, on_change: OnChange[Item], read: Callable[[Object], Item]) -> Informer[Item]:
         with explaining(f"list {scope.kind.plural} in {scope.namespace or 'all namespaces'}"):
             try:
-                await self.client.ask_list(scope.kind, scope.namespace)  # an informer would wait for the right to list
-            except RetryAfter:  # this command may have stood still, as on a laptop that slept
+                # An informer would wait for the right to list.
+                await self.client.ask_list(scope.kind, scope.namespace)
+            except RetryAfter:
+                # This command may have stood still, as on a laptop that slept.
                 await self.client.ask_list(scope.kind, scope.namespace)
         return Informer(self.client, scope, on_change=on_change, slim=read, most_unauthorized=MOST_UNAUTHORIZED)
 

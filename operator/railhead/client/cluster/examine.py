@@ -48,7 +48,8 @@ async def examine(cluster: Cluster) -> list[Check]:
 
 
 async def _is_local(cluster: Cluster) -> bool:
-    with suppress(KubeError):  # most users may not list nodes; that of local mode is an administrator
+    # Most users may not list nodes; that of local mode is an administrator.
+    with suppress(KubeError):
         return any((await cluster.client.list_each(Scope(kinds.NODE), readiness.is_local)).items)
     return False
 
@@ -70,7 +71,8 @@ async def _definition(cluster: Cluster) -> Check:
         message = f"The API server has no CRD {names.PLURAL}.{names.GROUP}."
         return Check("CRD", readiness.ERROR, message, "Install the chart (docs/operate/install.md).")
     version = ""
-    with suppress(KubeError):  # most users may not read CRDs; the schema is what counts
+    # Most users may not read CRDs; the schema is what counts.
+    with suppress(KubeError):
         crd = await cluster.client.get(kinds.CRD, f"{names.PLURAL}.{names.GROUP}")
         version = text(part(part(crd, "metadata"), "labels"), readiness.VERSION_LABEL)
     return readiness.judge_definition(find_narrower(document), version)

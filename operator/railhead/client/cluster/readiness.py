@@ -22,7 +22,8 @@ VERSION_LABEL = "app.kubernetes.io/version"
 DEFAULT_QUEUE = "Default queue"
 DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
-CLOCKS_DIFFER_SECONDS = 60  # a Lease has the time of the operator's machine
+# A Lease has the time of the operator's machine.
+CLOCKS_DIFFER_SECONDS = 60
 SEEN_WITHIN_SECONDS = 60
 NAMED = 5  # of a list in a sentence
 # DaemonSets of network plugins that enforce NetworkPolicies in every configuration, and one that never does.

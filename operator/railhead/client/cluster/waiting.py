@@ -84,7 +84,8 @@ async def wait_for(
 
     try:
         async with asyncio.timeout(timeout):
-            await run_together(cluster.watch_job(job, on_change), ending)  # a watch ends only with an error
+            # A watch ends only with an error.
+            await run_together(cluster.watch_job(job, on_change), ending)
     except TimeoutError:
         message = f"{name} is not {goal} after {timeout:g} s (phase {phase or 'none'}); run `railhead why {name}`"
         raise ClientError(message, ExitCode.TIMED_OUT) from None

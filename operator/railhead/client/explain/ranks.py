@@ -20,7 +20,8 @@ from railhead.contract import environment
 from railhead.contract.text import write_ranks
 
 AT_ONCE = 16
-MARK_BYTES = 65536  # the mark is that near to the beginning of the file
+# The mark is that near to the beginning of the file.
+MARK_BYTES = 65536
 Ask = Callable[[str, Sequence[str]], Awaitable[str]]
 QUESTION = ("sh", "-c", f'exec python3 -I -S "${environment.BUNDLE}" stacks')
 OLD_DRIVER = "unknown role"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-LEAST_INTERVAL = 30.0  # seconds: more frequent checkpoints are rarely worth their load on the storage
+# Seconds: more frequent checkpoints are rarely worth their load on the storage.
+LEAST_INTERVAL = 30.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SaveCosts:
         segment = (interval + self.stall) / self.mtbf
         restart = self.downtime / self.mtbf
         if segment + restart > 50:
-            return 1.0  # it never comes to its next checkpoint
+            # It never comes to its next checkpoint.
+            return 1.0
         needed = self.mtbf * math.exp(restart) * math.expm1(segment)
         return 1 - interval / needed

@@ -56,7 +56,8 @@ def sort_moments(moments: Iterable[Moment]) -> list[Moment]:
     """Returns the moments, the oldest first; those of the same time stay in their order."""
 
     def read_time(moment: Moment) -> str:
-        return moment.time.rstrip("Z")  # "...:07" comes before "...:07.123"
+        # "...:07" comes before "...:07.123".
+        return moment.time.rstrip("Z")
 
     return sorted(moments, key=read_time)
 

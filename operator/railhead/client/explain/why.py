@@ -235,7 +235,8 @@ def _pods(snapshot: JobSnapshot) -> Iterator[Finding]:
 def _conditions(snapshot: JobSnapshot, wanted: Iterable[str]) -> Iterator[Finding]:
     """Those of these types that are not as they are in a job without trouble."""
     for each in filter(None, map(snapshot.status.find_condition, wanted)):
-        has_no_rule = each.reason in WITHOUT_RULE  # MetricRuleFired is False then, and otherwise absent
+        # MetricRuleFired is False then, and otherwise absent.
+        has_no_rule = each.reason in WITHOUT_RULE
         if has_no_rule or each.status == ("False" if each.type in NEGATIVE else "True"):
             yield _make(snapshot, each.reason, each.message, each.last_transition_time)
 

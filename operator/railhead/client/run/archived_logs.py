@@ -69,7 +69,8 @@ def read_lines(data: bytes, since: str = "") -> Iterator[str]:
     A segment may expand to a hundred times its size, or to a thousand times if a job has made it to: it is never whole
     in memory, and a line of more than LINE_CHARACTERS is printed in parts.
     """
-    time = ""  # that of a line without one is that of the line before
+    # That of a line without one is that of the line before.
+    time = ""
     for line in _read_raw_lines(data):
         stamp = _STAMP.match(line)
         if stamp:

@@ -60,7 +60,8 @@ def main(request: FolderRequest) -> None:
     """Writes the answer to standard output. Exits with a message if it cannot be complete."""
     output = sys.stdout.buffer
     try:
-        os.scandir(request["root"]).close()  # what does not exist, or is no folder, has no files otherwise
+        # What does not exist, or is no folder, has no files otherwise.
+        os.scandir(request["root"]).close()
         root = os.path.realpath(request["root"])
         for name, size in request["send"]:
             for chunk in read_file(root, name, size):
@@ -101,7 +102,8 @@ def _list(root: str, name: str) -> Iterator[tuple[str, int, float]]:
 
 def _walk(folder: str) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
-        if os.path.realpath(place) != place:  # Windows has links that os.walk follows before Python 3.12
+        # Windows has links that os.walk follows before Python 3.12.
+        if os.path.realpath(place) != place:
             folders.clear()
             continue
         yield from (os.path.join(place, name) for name in names)
@@ -130,7 +132,8 @@ def open_file(root: str, name: str) -> BinaryIO:
 
 
 def _open_at_once(file: str, flags: int) -> int:
-    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for its writer
+    # A pipe would wait for its writer.
+    return os.open(file, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _locate(root: str, name: str) -> str | None:
@@ -146,7 +149,8 @@ def _locate(root: str, name: str) -> str | None:
 def _check_each(root: str, files: Sequence[tuple[str, int]], output: BinaryIO) -> Iterator[FileCheck]:
     for name, size in files:
         yield _check(root, name, size)
-        output.write(b"\n")  # JSON allows it, and a proxy on the way ends a connection on which nothing is sent
+        # JSON allows it, and a proxy on the way ends a connection on which nothing is sent.
+        output.write(b"\n")
         output.flush()
 
 
@@ -166,7 +170,8 @@ def check_file(file: BinaryIO, name: str, size: int) -> FileCheck:
         return FileCheck("", _inspect(file, PurePosixPath(name), size))
     except OSError:
         raise
-    except Exception as error:  # a damaged file can be anything
+    except Exception as error:
+        # A damaged file can be anything.
         return FileCheck(f"it is damaged ({type(error).__name__}: {error})"[:500], None)
 
 
@@ -175,14 +180,16 @@ def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] |
     file.seek(0)
     if head.startswith(b"PK\x03\x04"):  # torch.save, numpy.savez
         return _check_archive(file, size)
-    if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):  # so begins a pickle of an older torch
+    # So begins a pickle of an older torch.
+    if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):
         raise ValueError("it is not a zip archive" if head else "it is empty")
     if name.suffix == ".safetensors":
         return _check_tensors(file, size)
     if size <= HEADER_BYTES and name.name == ".metadata":
         return _read_storage(file)
     if size <= JSON_BYTES and name.suffix == ".json":
-        found, _ = json.JSONDecoder().raw_decode(file.read().decode().lstrip())  # more values may follow, a line each
+        # More values may follow, a line each.
+        found, _ = json.JSONDecoder().raw_decode(file.read().decode().lstrip())
         if name.name.endswith(".index.json"):
             return dict.fromkeys(found["weight_map"].values(), 1)
         return {}
@@ -198,7 +205,8 @@ def _check_archive(file: BinaryIO, size: int) -> dict[str, int] | None:
             return None
         for entry in entries:
             is_readable = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not entry.flag_bits & 1
-            if entry.CRC and is_readable:  # torch writes 0 if its user has turned the checksums off
+            # torch writes 0 if its user has turned the checksums off.
+            if entry.CRC and is_readable:
                 with archive.open(entry) as data:
                     while data.read(CHUNK_BYTES):
                         pass

@@ -16,7 +16,8 @@ from railhead.json_object import Object
 from railhead.kube.errors import KubeError
 from railhead.together import run_together
 
-STALL_SECONDS = 10.0  # about as often a kubelet checks the size of a log
+# About as often a kubelet checks the size of a log.
+STALL_SECONDS = 10.0
 
 
 async def print_logs(
@@ -85,7 +86,8 @@ class _Follower:
     async def run(self) -> None:
         for pod in await self._cluster.list_pods(self._uid):
             limits = self._wanted.list_limits() if pod.phase != "Pending" else {}
-            self._on_pod(None, pod, limits=limits)  # before the watch of the job may say that it has finished
+            # Before the watch of the job may say that it has finished.
+            self._on_pod(None, pod, limits=limits)
         with explaining(f"follow the logs of {self._name}"):
             await run_together(
                 self._cluster.watch_pods(self._uid, self._on_pod),

@@ -16,7 +16,8 @@ from railhead.kube.client import STREAM_SILENT
 from railhead.kube.errors import Denied, Gone, KubeError, RetryAfter
 
 RETRY_SECONDS = 1.0
-MOST_REFUSALS = 10  # in a row, of a log that was read before: an API server that starts does not know all rights yet
+# In a row, of a log that was read before: an API server that starts does not know all rights yet.
+MOST_REFUSALS = 10
 MOST_TRIES_AFTER_THE_END = 5  # of a log that cannot be read, for example of a node that is lost
 THROWN_AWAY = "its node keeps only the end of a long log"
 Echo = Callable[[str], None]
@@ -154,7 +155,8 @@ class LogReader:
                 return
             except Denied as error:
                 if error.status == 400:
-                    if has_ended:  # its container has never started
+                    # Its container has never started.
+                    if has_ended:
                         return
                     self._say(f"pod {self.pod.name} waits: {self.pod.reason or error.message}")
                 else:

@@ -56,7 +56,8 @@ class ProcessFiles:
                     left -= len(chunk)
                     yield file, chunk
                 if left:
-                    break  # the process says why, else bytes are missing
+                    # The process says why, else bytes are missing.
+                    break
             else:
                 return
         raise ClientError(f"{self.place} has sent too few bytes of {clean_line(file.name)}; try again")

@@ -172,7 +172,8 @@ async def _find_node(cluster: Cluster, claim: str) -> str:
 async def _isolate(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> None:
     """Whoever may not create NetworkPolicies reads without one, as all pods of the namespace run without."""
     try:
-        with suppress(Conflict):  # that of an earlier command
+        # That of an earlier command.
+        with suppress(Conflict):
             await cluster.client.create(NETWORK_POLICY, build_policy(reader), namespace=cluster.namespace)
     except Denied as error:
         say(f"the pod that reads the claim has no NetworkPolicy: {error.message}")
@@ -197,7 +198,8 @@ async def run_reader(cluster: Cluster, reader: Object, say: Callable[[str], None
     try:
         yield await _wait_for_pod(cluster, name, uid, say)
     finally:
-        with suppress(KubeError):  # its deadline removes it as well
+        # Its deadline removes it as well.
+        with suppress(KubeError):
             await cluster.client.delete(JOB, name, namespace=cluster.namespace, uid=uid)
 
 

@@ -145,5 +145,6 @@ def _create(targets: Mapping[RunFile, Path], into: Path) -> None:
         path.open("xb").close()
     made = set(into.rglob("*"))
     refused = [file.name for file, path in targets.items() if path not in made]
-    if refused:  # Windows has no file nul, and removes the dot at the end of a name
+    # Windows has no file nul, and removes the dot at the end of a name.
+    if refused:
         raise ClientError(f"this system can have no file of the name {clean_line(refused[0])}")

@@ -78,7 +78,8 @@ def read_endpoints(named: Sequence[str], environment: Mapping[str, str]) -> froz
     listed = re.split(r"[\s,]+", environment.get(VARIABLE, ""))
     found = {parse_endpoint(name) for name in (*named, *listed) if name}
     for variable in AWS_VARIABLES:
-        with suppress(ClientError):  # it may be more than a host, which no spec can name
+        # It may be more than a host, which no spec can name.
+        with suppress(ClientError):
             found.add(parse_endpoint(environment.get(variable, "")))
     return frozenset(found)
 
@@ -218,7 +219,8 @@ def _read_abfs(place: str, options: Mapping[str, str]) -> _Store:
     if tls == "false":
         scheme = "http"
     server = host
-    if WORD.fullmatch(host):  # a container, on Azure's own host of the account
+    # A container, on Azure's own host of the account.
+    if WORD.fullmatch(host):
         server = f"{user}.blob.core.windows.net"
     try:
         endpoint = parse_endpoint(server, scheme=scheme)

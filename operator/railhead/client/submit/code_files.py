@@ -19,8 +19,10 @@ from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.contract.text import clean_line
 
 MOST_FILES = 128  # items of spec.source.configMap
-MOST_BYTES = 900 * 1024  # a ConfigMap holds 1 MiB, its keys and metadata included
-LONGEST_PATH = 200  # 128 longer ones would exceed the API server's budget for the rules of configMap.items
+# A ConfigMap holds 1 MiB, its keys and metadata included.
+MOST_BYTES = 900 * 1024
+# 128 longer ones would exceed the API server's budget for the rules of configMap.items.
+LONGEST_PATH = 200
 IGNORE_FILE = ".railheadignore"
 # Of a file or of a folder above it, in lower case.
 SECRET_NAMES = (
@@ -110,7 +112,8 @@ def list_paths(root: Path) -> list[str]:
         kept = _run([*git, "ls-files", "-z", "-c", "-o", "--exclude-standard"])
         left_out = _run([*git, "ls-files", "-z", "-c", "-o", "-i", f"--exclude-per-directory={IGNORE_FILE}"])
     paths = {os.fsdecode(each).rstrip("/") for each in {*kept.split(b"\0")} - {*left_out.split(b"\0")} if each}
-    return sorted(path for path in paths if os.path.lexists(root / path))  # git tracks what was just deleted
+    # git tracks what was just deleted.
+    return sorted(path for path in paths if os.path.lexists(root / path))
 
 
 def _run(command: Sequence[str]) -> bytes:

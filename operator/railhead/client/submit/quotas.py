@@ -19,7 +19,8 @@ def sum_pods(pods: Sequence[Object]) -> dict[str, Decimal]:
         for container in part(pod, "spec").get("containers") or []:
             for group in ("requests", "limits"):
                 for name, amount in part(part(container, "resources"), group).items():
-                    with suppress(ValueError):  # podTemplate may have a form such as 1e3
+                    # podTemplate may have a form such as 1e3.
+                    with suppress(ValueError):
                         key = f"{group}.{name}"
                         value = parse_quantity(str(amount))
                         total[key] = total.get(key, Decimal(0)) + value

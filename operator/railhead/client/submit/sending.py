@@ -23,7 +23,8 @@ async def check_code(cluster: Cluster, job: str, code: CodeMap) -> None:
     """Lets the API server check the ConfigMap without storing it. Raises ClientError."""
     with explaining(f"create the ConfigMap {code.name}"):
         body = code.build(cluster.namespace, job, NO_UID)
-        with suppress(Conflict):  # `send_code` finds out whose it is
+        # `send_code` finds out whose it is.
+        with suppress(Conflict):
             await cluster.client.create(CONFIG_MAP, body, namespace=cluster.namespace, is_dry_run=True)
 
 
@@ -51,7 +52,8 @@ async def keep_code(cluster: Cluster, job: Object) -> None:
     found = await read_code_map(cluster, name) if name else {}
     owners = part(found, "metadata").get("ownerReferences") or []
     if not any(_read_owner(each)[0] == names.KIND for each in owners):
-        return  # a ConfigMap that the user created stays anyway
+        # A ConfigMap that the user created stays anyway.
+        return
     uid = str(job["metadata"]["uid"])
     owner = build_owner(names.API_VERSION, names.KIND, str(job["metadata"]["name"]), uid)
     kept = {key: found["metadata"][key] for key in ("uid", "resourceVersion")}
@@ -78,7 +80,8 @@ async def _create_config_map(cluster: Cluster, body: Object) -> None:
         with suppress(Conflict):
             await cluster.client.create(CONFIG_MAP, body, namespace=space)
             return
-        with suppress(Gone):  # garbage collection may be faster
+        # Garbage collection may be faster.
+        with suppress(Gone):
             found = await cluster.client.get(CONFIG_MAP, name, namespace=space)
             owners = [_read_owner(each) for each in part(found, "metadata").get("ownerReferences") or []]
             own = _read_owner(body["metadata"]["ownerReferences"][0])

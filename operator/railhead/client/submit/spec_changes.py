@@ -135,7 +135,8 @@ def build_retry(job: Object, changes: Object, name: str = "") -> Object:
     spec.pop("suspend", None)
     if status.checkpoint is not None:
         spec["resumeFrom"] = {"checkpoint": status.checkpoint.uri}
-        if "name" in part(spec, "run"):  # a run of that name has its own checkpoints, before those of resumeFrom
+        # A run of that name has its own checkpoints, before those of resumeFrom.
+        if "name" in part(spec, "run"):
             spec["run"] = {key: value for key, value in spec["run"].items() if key != "name"}
     metadata = job["metadata"]
     kept = {key: _own(part(metadata, key)) for key in ("labels", "annotations")}

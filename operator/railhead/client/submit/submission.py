@@ -39,7 +39,8 @@ def split_target(target: str) -> tuple[str, str]:
 
 
 def _name_stem(file: str) -> str:
-    return PureWindowsPath(file).stem  # it knows both separators
+    # It knows both separators.
+    return PureWindowsPath(file).stem
 
 
 def build_job(
@@ -145,7 +146,8 @@ def check_existing(new: Object, old: Object, code_differences: Sequence[str] = (
     if status.is_finished:
         message = f"{name} has finished ({status.phase}); run `railhead retry {name}`, or choose another name"
         raise ClientError(message, ExitCode.REFUSED)
-    if code_differences:  # they say more than the name of the ConfigMap
+    # They say more than the name of the ConfigMap.
+    if code_differences:
         other = [each for each in differences if not each.startswith("spec.source.configMap.")]
         differences = [*other, *code_differences]
     what = "\n".join(differences or ["(a field that was removed)"])

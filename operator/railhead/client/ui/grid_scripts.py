@@ -42,7 +42,8 @@ PHASE = (
     " s.textContent = p.value; return s; }"
 )
 TOOLTIP = "(p) => p.value"
-NARROW = 720  # pixels, below which only the columns that say most are shown
+# Pixels, below which only the columns that say most are shown.
+NARROW = 720
 
 
 def hide_when_narrow(columns: list[str]) -> str:

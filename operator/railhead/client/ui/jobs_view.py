@@ -134,7 +134,8 @@ class JobsView:
         while not client.is_deleted:
             self._region.show(self._sum_up())
             if jobs.is_listed and not await self._send():
-                self._version = 0  # it is not known what the browser has
+                # It is not known what the browser has.
+                self._version = 0
             now = asyncio.get_running_loop().time()
             if now - aged > AGES_SECONDS:
                 aged = now

@@ -12,7 +12,8 @@ from railhead.client.ui.page_source import PageSource, TrainJobName
 from railhead.client.ui.shared import Versioned
 
 RETRY_SECONDS = 5.0
-MOST_GONE = 1000  # jobs whose deletion is remembered, for viewers that have not heard of it
+# Jobs whose deletion is remembered, for viewers that have not heard of it.
+MOST_GONE = 1000
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class LiveJobs(Versioned):
     async def run(self) -> None:
         """Watches until it is cancelled, again after each error."""
         while True:
-            self._unseen = set(self._records)  # a new watch does not tell what has gone since the last one
+            # A new watch does not tell what has gone since the last one.
+            self._unseen = set(self._records)
             try:
                 await self._source.watch_jobs(self._on_change, self._on_list)
             except ClientError as error:
@@ -97,7 +99,8 @@ class LiveJobs(Versioned):
             return
         known = self._records.get(key)
         if known is not None and known[1] == new:
-            return  # no column has changed
+            # No column has changed.
+            return
         self._gone.pop(key, None)
         self._records[key] = (self.version + 1, new)
         self.tell()

@@ -28,7 +28,8 @@ from railhead.json_object import Object
 from railhead.together import run_together
 
 PAUSE_SECONDS = 15.0
-PAUSES_PER_READING = 10  # a folder that takes long to read is read more rarely
+# A folder that takes long to read is read more rarely.
+PAUSES_PER_READING = 10
 KEPT_BYTES = 32 << 20  # of the files of one run
 Sleep = Callable[[float], Awaitable[None]]
 

@@ -16,7 +16,8 @@ from railhead.client.ui.look import show
 from railhead.client.ui.page_source import PageSource, TrainJobName
 from railhead.json_object import Object
 
-MOST_WAITING = 2000  # lines that the browser has not taken, while more are being read
+# Lines that the browser has not taken, while more are being read.
+MOST_WAITING = 2000
 MOST_LINES = 20_000  # that are shown, the newest ones
 MOST_CHARACTERS = 4000  # of a line
 FIRST_LINES = 5000  # of each pod that has run before

@@ -84,7 +84,8 @@ class LogsTab:
         choices = {LIVE: "Live", **{number: f"{number}, archived" for number in reversed(numbers)}}
         chosen = LIVE
         if isinstance(snapshot, PastSnapshot):
-            del choices[LIVE]  # it has no pods
+            # It has no pods.
+            del choices[LIVE]
             chosen = next(iter(choices), LIVE)
             self._wish = LogWish(attempt=chosen)
         self._attempt.set_options(choices, value=chosen)
@@ -105,7 +106,8 @@ class LogsTab:
             return
         sent = self._grid.run_grid_method("applyTransactionAsync", transaction, timeout=ANSWER_SECONDS)
         if not await is_taken(sent):
-            self._is_changed.set()  # it is not known what the browser has, so all is read again
+            # It is not known what the browser has, so all is read again.
+            self._is_changed.set()
 
     def _choose(self) -> None:
         rank = None

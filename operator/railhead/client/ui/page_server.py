@@ -33,7 +33,8 @@ def open_port(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen()  # so that a browser may connect as soon as the address is printed
+        # So that a browser may connect as soon as the address is printed.
+        listener.listen()
     except OSError as error:
         listener.close()
         raise ClientError(f"cannot listen on {HOST}:{port}: {error.strerror}; choose another --port") from None

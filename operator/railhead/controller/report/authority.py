@@ -76,14 +76,17 @@ def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int
     """Why this report is rejected, as an HTTP status and message; None when it is accepted."""
     if speaker.namespace != report.namespace:
         return 403, "the token belongs to another namespace"
+    # The uid tells a job from an earlier one of the same name, whose head may still report.
     if job is None or job.uid != report.uid:
         return 404, "TrainJob not found"
+    # By the uid: a pod that was deleted and made again has the same name.
     head = next((p for p in job.pods if p.uid == speaker.pod_uid and p.name == speaker.pod), None)
     if head is None or head.role != names.HEAD:
         return 403, NOT_HEAD
     if report.attempt != job.status.attempt or head.attempt != job.status.attempt:
         return 409, f"the job is in attempt {job.status.attempt}"
     failure = job.status.failure
+    # A report that comes after the end would undo what the status records of it.
     if head.has_ended or job.status.is_finished or (failure and failure.attempt == report.attempt):
         return 409, "the attempt is over"
     return None

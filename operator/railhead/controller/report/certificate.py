@@ -57,6 +57,7 @@ class BadFolder(RuntimeError):
 
 def derive_token_key(certificates: Certificates) -> bytes:
     """A key that all replicas share, also after a restart: from the CA's, or where its issuer keeps it the server's."""
+    # The same key after each renewal of the server's certificate, or the tokens of running Ray clusters would change.
     key = certificates.ca.key or certificates.server.key
     return hmac.new(key.encode(), b"tokens of Ray clusters", "sha256").digest()
 
@@ -144,6 +145,7 @@ def present(context: ssl.SSLContext, server: Pair) -> None:
     """Presents this certificate to new connections from now on. The ssl module loads keys from files only."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "server.pem")
+        # Created with its mode: a chmod afterwards would leave the key readable for a moment.
         with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
             file.write(server.certificate + server.key)
         context.load_cert_chain(path)

@@ -27,7 +27,8 @@ from railhead.controller.expiring import Expiring
 
 WRITES_AT_A_TIME = 8
 PRECISION_SECONDS = 1e-6  # of a timer
-BURST_SECONDS = 0.2  # the budget that an idle operator saves up
+# The budget that an idle operator saves up.
+BURST_SECONDS = 0.2
 
 
 class Urgency(IntEnum):
@@ -103,6 +104,7 @@ class WriteSchedule:
         written = self._written.get(key, now)
         at = now if written is None else max(now, written + GAP_SECONDS[urgency])
         entry = QueuedWrite(at + PATIENCE_SECONDS[urgency], at, urgency)
+        # A later report never delays what an earlier one has earned.
         self._wanted[key] = min(entry, self._wanted.get(key, entry))
         return urgency
 
@@ -112,6 +114,7 @@ class WriteSchedule:
         if not self._wanted or len(self._writing) >= WRITES_AT_A_TIME:
             return math.inf
         now = self.monotonic()
+        # A bucket that holds one write at least, however small the budget is.
         saved = max(0.0, BURST_SECONDS - self._seconds_per_write)
         if (seconds := self._spent_until - saved - now) > PRECISION_SECONDS:
             return seconds
@@ -119,6 +122,7 @@ class WriteSchedule:
         due = {key: entry for key, entry in free.items() if entry.at <= now + PRECISION_SECONDS}
         if not due:
             return min((entry.at - now for entry in free.values()), default=math.inf)
+        # Namespaces within their share go first; the others use what these leave.
         within = {key: entry for key, entry in due.items() if self._used.get(key.namespace, now) <= now}
         choice = within or due
         key = min(choice, key=choice.__getitem__)
@@ -128,7 +132,8 @@ class WriteSchedule:
     def _begin_write(self, key: JobKey, now: float) -> None:
         namespaces = {waiting.namespace for waiting in self._wanted}
         self._used = {namespace: until for namespace, until in self._used.items() if until > now}
-        if key.namespace not in self._used:  # else it uses what the others leave, which costs it nothing later
+        # Otherwise it uses what the others leave, which costs it nothing later.
+        if key.namespace not in self._used:
             self._used[key.namespace] = now + self._seconds_per_write * len(namespaces)
         self._spent_until = max(self._spent_until, now) + self._seconds_per_write
         entry = self._wanted.pop(key)

@@ -75,6 +75,8 @@ class ReportHandler:
         if claims is None or claims.is_expired(self.now()):
             return _answer(401, INVALID)
         speaker = claims.speaker
+        # A look into a set: whoever sends tokens that name no head costs neither a body nor a request to the API
+        # server.
         if not self.jobs.is_head(speaker.pod_uid):
             return _answer(403, NOT_HEAD)
         place = (speaker.pod_uid, self.reviews.is_known(token))
@@ -100,7 +102,8 @@ class ReportHandler:
             return _answer(400, str(error)[:200])
         key = JobKey(report.namespace, report.name)
         rejection = refusal(claimed, report, self.jobs.find_facts(key))
-        if rejection is not None:  # whoever the token belongs to: the API server need not be asked
+        # Whoever the token belongs to: the API server need not be asked.
+        if rejection is not None:
             return _answer(*rejection)
         try:
             speaker = (await self.reviews.judge(token, named=claimed.pod_uid)).speaker
@@ -110,11 +113,13 @@ class ReportHandler:
             return _answer(503, "the API server does not answer")
         if speaker is None:
             return _answer(401, INVALID)
+        # Looked up again: the job may have changed while the API server was asked.
         facts = self.jobs.find_facts(key)
         rejection = refusal(speaker, report, facts)
         if rejection is not None:
             return _answer(*rejection)
         next_seconds = self.writer.put(report)
+        # From now on the connection is one of a head, which is not closed to make room for strangers.
         self.listener.keep(request, pod_uid=speaker.pod_uid)
         answer = facts.answer if facts else OF_INVALID_SPEC
         return _accept(replace(answer, next_report_seconds=round(next_seconds, 1)))

@@ -129,6 +129,7 @@ class ReportWriter:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        # The newer one of each job wins.
         reports = {**self._in_flight, **self._latest}
         left = iter([key for key in order if key in reports])
 
@@ -151,7 +152,8 @@ class ReportWriter:
         if facts:
             urgency = find_urgency(report, facts.status, nodes=facts.list_nodes(report))
         if urgency is None and self.schedule.is_busy(key):
-            urgency = Urgency.PROGRESS  # what is being written may be older than the report
+            # What is being written may be older than the report.
+            urgency = Urgency.PROGRESS
         if urgency is None:
             return
         urgency = self.schedule.request_write(key, urgency)
@@ -165,9 +167,11 @@ class ReportWriter:
         """The job, unless the report is not for its status."""
         facts = self.lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
-            return None  # the leader has already written the driver's outcome
+            # The leader has already written the driver's outcome.
+            return None
         if is_outrun(report, facts.status):
-            return None  # the driver has switched to another replica, which was faster
+            # The driver has switched to another replica, which was faster.
+            return None
         return facts
 
     def _write_due(self) -> None:
@@ -188,14 +192,16 @@ class ReportWriter:
 
     async def _write_next(self, key: JobKey) -> None:
         await self._write_safely(key, self._in_flight[key])
-        del self._in_flight[key]  # not if it was cancelled: see `close`
+        # Not if it was cancelled: see `close`.
+        del self._in_flight[key]
         self.schedule.done(key)
         self._write_due()
 
     async def _write_safely(self, key: JobKey, waiting: PendingReport) -> None:
         try:
             await self._write(key, waiting)
-        except Exception as error:  # one job's error must not affect the others
+        except Exception as error:
+            # One job's error must not affect the others.
             log.error("%s/%s: a report was not written: %s: %s", key.namespace, key.name, type(error).__name__, error)
 
     async def _write(self, key: JobKey, waiting: PendingReport) -> None:
@@ -209,7 +215,8 @@ class ReportWriter:
             return
         tests: dict[str, object] = {"/metadata/uid": report.uid, "/status/attempt": report.attempt}
         if facts is not None and facts.status.run is not None:
-            tests["/status/run/uid"] = facts.status.run.uid  # a restore may have replaced the status meanwhile
+            # A restore may have replaced the status meanwhile.
+            tests["/status/run/uid"] = facts.status.run.uid
         body = build_patch(tests, fields, under="/status")
         try:
             answer = await self.client.patch(

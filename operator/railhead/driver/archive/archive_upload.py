@@ -57,7 +57,8 @@ def run_upload(path: str) -> NoReturn:
     try:
         upload = Upload(**json.loads(Path(path).read_text()))
         if upload.storage_path.startswith("/") and not Path(upload.storage_path, upload.run_name).exists():
-            sys.exit(NOT_BEGUN)  # training makes it, after the check that all pods share the storage
+            # Training makes it, after the check that all pods share the storage.
+            sys.exit(NOT_BEGUN)
         copy(upload, open_folder(upload.storage_path, upload.run_name))
     except Exception as error:
         sys.exit(describe_exception(error))
@@ -69,7 +70,8 @@ def open_folder(storage_path: str, run_name: str) -> Folder:
         return PathFolder(str(PurePath(storage_path, run_name)))
     from railhead.driver.storage.run_folder_files import open_own_folder
 
-    with contextlib.suppress(ValueError):  # an older pyarrow does not know the option
+    # An older pyarrow does not know the option.
+    with contextlib.suppress(ValueError):
         return open_own_folder(ask_for_single_requests(storage_path), run_name)
     return open_own_folder(storage_path, run_name)
 
@@ -92,7 +94,8 @@ def copy(upload: Upload, folder: Folder) -> None:
         try:
             with open(PurePath(upload.spool, name), "rb") as file:
                 data = file.read(size)
-        except FileNotFoundError:  # dropped meanwhile: the next upload deletes it
+        except FileNotFoundError:
+            # Dropped meanwhile: the next upload deletes it.
             continue
         folder.write(f"{place}/{name}", data)
     for name in upload.delete:
@@ -116,7 +119,8 @@ def remove_attempt(upload: Upload, folder: Folder) -> None:
 
 
 def _delete(folder: Folder, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # the head has removed it for another limit
+    # The head has removed it for another limit.
+    with contextlib.suppress(FileNotFoundError):
         folder.delete(name)
 
 

@@ -105,7 +105,8 @@ class StoredArchive(Archive):
     def add(self, source: str, line: str) -> None:
         is_news = source == "0" and not self._spool.has("0")
         self._spool.add(source, line)
-        if is_news:  # its lines are uploaded more often
+        # Its lines are uploaded more often.
+        if is_news:
             self._upload_within(RANK_0_INTERVAL_SECONDS)
 
     def upload_soon(self) -> None:
@@ -150,7 +151,8 @@ class StoredArchive(Archive):
             try:
                 if not self._is_unwanted:
                     self._upload()
-            except Exception as error:  # the next upload tries again; a thread that ends would upload nothing more
+            except Exception as error:
+                # The next upload tries again; a thread that ends would upload nothing more.
                 self._count_failure(describe_exception(error))
             finally:
                 self._began = None
@@ -205,7 +207,8 @@ def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, st
         only_failed=job.archive_logs == "Failed",
         limit=None if role == WORKER else job.archive_per_run,
     )
-    send = partial(send_upload, pod, dict(variables))  # without what Ray gets: the user's folders would be on its path
+    # Without what Ray gets: the user's folders would be on its path.
+    send = partial(send_upload, pod, dict(variables))
     archive = StoredArchive(spool, template, send=send, read_more=TrainLogs(pod.temp, spool).read)
     archive.start()
     return archive
@@ -244,7 +247,8 @@ def send_upload(pod: Pod, variables: Mapping[str, str], upload: Upload, *, timeo
         _, errors = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         kill_child(child)
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to the storage
+        # The kernel may hold it in a call to the storage.
+        with contextlib.suppress(subprocess.TimeoutExpired):
             child.communicate(timeout=KILLED_SECONDS)
         return f"no response within {timeout:.0f} s"
     if child.returncode:

@@ -86,7 +86,8 @@ class Spool:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         data = gzip.compress(f"{redact(text)}\n".encode())
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE), "wb") as file:
-            file.truncate(self._sizes.get(name, 0))  # a full disk may have left half a member
+            # A full disk may have left half a member.
+            file.truncate(self._sizes.get(name, 0))
             file.write(data)
         self._sizes[name] = self._sizes.get(name, 0) + len(data)
 

@@ -9,7 +9,8 @@ import ctypes
 import threading
 from typing import Callable, Optional
 
-GPU_PATIENCE_SECONDS = 3.0  # a GPU that is lost may hold the call
+# A GPU that is lost may hold the call.
+GPU_PATIENCE_SECONDS = 3.0
 
 
 def begin_count_of_gpus(*, timeout: float = GPU_PATIENCE_SECONDS) -> Callable[[], Optional[int]]:

@@ -9,7 +9,8 @@ Version = Tuple[int, int]
 
 def find_version(package: str = "ray") -> str:
     """Returns the package's version in the image, or an empty string if the image does not have it."""
-    from importlib import metadata  # not with the module: it would double what one upload of logs takes
+    # Not with the module: it would double what one upload of logs takes.
+    from importlib import metadata
 
     try:
         return metadata.version(package)

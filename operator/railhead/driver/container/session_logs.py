@@ -44,7 +44,8 @@ def list_logs(temp: Path, pattern: str) -> list[Path]:
     """Returns the files that match, in order of their names; none if a folder vanishes meanwhile."""
     try:
         return sorted(temp.glob(pattern))
-    except OSError:  # Path.glob asks whether a folder is there, and lists it then
+    except OSError:
+        # Path.glob asks whether a folder is there, and lists it then.
         return []
 
 

@@ -107,7 +107,8 @@ class Fenced(AttemptFailed):
 
 def note_exception(error: BaseException, noted: TrainingError) -> None:
     """Attaches our description to the user's exception: its traceback does not survive pickling."""
-    with contextlib.suppress(Exception):  # a class with slots, or one that rejects attributes
+    # A class with slots, or one that rejects attributes.
+    with contextlib.suppress(Exception):
         error.__dict__[_NOTE] = noted
 
 

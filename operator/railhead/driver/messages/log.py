@@ -14,7 +14,8 @@ _BEGAN = time.monotonic()
 
 def log(text: str) -> None:
     """Prints a line of the driver's log, with the seconds since this process began."""
-    with contextlib.suppress(OSError, ValueError):  # the user's code may have closed a rank's output
+    # The user's code may have closed a rank's output.
+    with contextlib.suppress(OSError, ValueError):
         print(f"railhead {time.monotonic() - _BEGAN:6.1f}s  {redact(text)}", flush=True)
 
 

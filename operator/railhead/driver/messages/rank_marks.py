@@ -52,7 +52,8 @@ def write_marks(kind: str, *, rank: int, process: str) -> None:
             stream.flush()
             stream.write(f":railhead-mark:{kind}:{rank}:{process}:{name}:\n")
             stream.flush()
-        except Exception:  # the user's code closed or replaced it: nothing more will come
+        except Exception:
+            # The user's code closed or replaced it: nothing more will come.
             pass
 
 

@@ -16,7 +16,8 @@ HIDDEN = "(hidden)"
 # shorter is more likely an ordinary word in the message.
 SHORTEST_OF_SECRET = 4
 SHORTEST_BY_NAME = 6
-SHORTEST_PART = 8  # below it, a value is hidden as a whole word only
+# Below it, a value is hidden as a whole word only.
+SHORTEST_PART = 8
 # What Secrets hold besides credentials, and what any message may say.
 _ORDINARY = re.compile(
     r"\d{1,5}|true|false|none|null|auto|default|enabled|disabled|root|admin|user|username|public|private|guest|test"
@@ -93,7 +94,8 @@ def _is_path(value: str) -> bool:
 
 def _list_forms(secret: str) -> set[str]:
     """The value itself, in a URL, and in base64."""
-    data = secret.encode("utf-8", "backslashreplace")  # a Secret may have bytes that are no text
+    # A Secret may have bytes that are no text.
+    data = secret.encode("utf-8", "backslashreplace")
     forms = {secret, quote(data, safe="")}
     if len(secret) >= SHORTEST_PART:
         forms.add(base64.b64encode(data).decode().rstrip("="))

@@ -58,7 +58,8 @@ def build_outcome(
 
 def write_termination_message(text: str, file: Optional[str]) -> None:
     if file is not None:
-        with never_raises("write the termination message"):  # the exit code still carries the failure class
+        # The exit code still carries the failure class.
+        with never_raises("write the termination message"):
             Path(file).write_text(text)
 
 

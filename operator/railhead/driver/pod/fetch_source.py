@@ -82,7 +82,8 @@ def run_fetch(variables: Mapping[str, str]) -> NoReturn:
             check_credentials(git.credentials, repository=git.repository, secret=wanted.secret_name)
         log(f"fetching commit {git.revision} of {git.repository}")
         fetch_commit(git, Path(variables[environment.SOURCE], CHECKOUT))
-    except (OSError, ValueError) as error:  # a full disk, an unreadable Secret, a password that is no text
+    except (OSError, ValueError) as error:
+        # A full disk, an unreadable Secret, a password that is no text.
         raise Unreachable(NOT_FETCHED, f"{FIELD}: {type(error).__name__}: {read_text(error)}") from error
     log("the commit is checked out")
     os._exit(0)
@@ -122,7 +123,8 @@ def fetch_commit(git: Git, folder: Path) -> None:
 
 def _try(git: Git, folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)  # created by us: git does not trust another user's folder
+    # Created by us: git does not trust another user's folder.
+    folder.mkdir(parents=True)
     sha256 = ["--object-format=sha256"] if len(git.revision) == 64 else []
     _run(git, folder, "init", "--quiet", "--template=", *sha256)
     _fetch(git, folder)
@@ -234,7 +236,8 @@ def build_ssh_command(folder: Path, *, home: Path) -> str:
     key = home / "key"
     text = _read(folder, PRIVATE_KEY) or ""
     with open(os.open(key, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text.rstrip("\n") + "\n")  # without a trailing newline ssh does not accept it as a key
+        # Without a trailing newline ssh does not accept it as a key.
+        file.write(text.rstrip("\n") + "\n")
     known = folder / KNOWN_HOSTS
     # Without known_hosts this trusts the server's host key, unless the image's own list has one for it.
     if known.exists():

@@ -34,7 +34,8 @@ def check_content(variables: Mapping[str, str]) -> dict[str, str]:
             raise _replaced("ConfigMap", f"input-{wanted}")
         result[environment.INPUT] = _copy(files, temp / "input")
         code = JobInput.from_json(files[FILE].decode()).source_digest
-        if code and environment.TOKEN_DIGEST in variables:  # the init container that fetches code has no such mount
+        # The init container that fetches code has no such mount.
+        if code and environment.TOKEN_DIGEST in variables:
             files = _read(Path(variables[environment.SOURCE]))
             if digest_files(files) != code:
                 raise _replaced("ConfigMap", f"input-{wanted}")

@@ -16,8 +16,10 @@ from railhead.driver.container.session_logs import WORKER_LOGS, LogFile, list_lo
 from railhead.driver.messages.rank_marks import find_mark
 
 PROGRESS_SECONDS = 10.0  # between two states of a progress bar that are shown
-ENDED_SECONDS = 60.0  # without news from a process that has ended and was no rank's: its file is forgotten
-LINE_LIMIT = 64 * 1024  # bytes; a longer line is shown in pieces
+# Without news from a process that has ended and was no rank's: its file is forgotten.
+ENDED_SECONDS = 60.0
+# Bytes; a longer line is shown in pieces.
+LINE_LIMIT = 64 * 1024
 _RANK_ACTOR = ":actor_name:RayTrainWorker"
 
 
@@ -84,7 +86,8 @@ class LogTail:
             return
         if state.is_rank:
             state.has_ended = True
-            if state.rest:  # nothing completes it any more
+            # Nothing completes it any more.
+            if state.rest:
                 self._show(compute_last_state(state.rest), state, sink)
                 sink.flush()
                 state.rest = b""

@@ -38,7 +38,8 @@ RAY_LOG = "ray-start.log"
 
 
 def run_worker(variables: Mapping[str, str]) -> NoReturn:
-    exit_at_sigterm()  # before Ray starts there is nothing to stop
+    # Before Ray starts there is nothing to stop.
+    exit_at_sigterm()
     pod = Pod.from_environment(variables)
     job = drop_unsupported_defaults(find_version(), pod.read_job())
     ray_variables = build_ray_environment(variables, job=job, pod=pod, folder=read_working_folder())

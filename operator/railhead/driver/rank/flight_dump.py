@@ -45,7 +45,8 @@ def read_dump(data: bytes, *, timeout: float = SECONDS) -> Optional[bytes]:
     """
     if len(data) > INPUT_BYTES:
         return None
-    root = str(Path(__file__).parents[3])  # the bundle, or the folder of the sources
+    # The bundle, or the folder of the sources.
+    root = str(Path(__file__).parents[3])
     libraries = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     command = [sys.executable, "-I", "-S", "-c", _START, root]
     try:

@@ -16,7 +16,8 @@ from railhead.driver.rank import failure_words, flight_dump
 from railhead.driver.rank.flight_recorder import build_prefix
 
 RECORDS_PATIENCE_SECONDS = 10.0  # of these, for the flight records of a node
-TAIL_BYTES = 256 * 1024  # the stacks of torch, Ray and Python follow the words
+# The stacks of torch, Ray and Python follow the words.
+TAIL_BYTES = 256 * 1024
 
 
 def read_pod(pids: Mapping[int, int]) -> dict[int, PodReport]:

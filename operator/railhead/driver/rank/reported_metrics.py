@@ -12,7 +12,8 @@ from typing import Any, List, Mapping, Optional, Tuple
 from railhead.driver.ray.checkpoint_manager import find_write_error
 from railhead.driver.storage.history_records import find_number
 
-_DEEPEST = 200  # levels of lists and dicts; pydantic writes 254
+# Levels of lists and dicts; pydantic writes 254.
+_DEEPEST = 200
 _PLAIN = (bool, int, float, type(None))
 _LISTS = ("tolist", "numpy")  # methods that return an array's elements, or numpy's array of them
 _ADVICE = "report numbers, texts, and lists or dicts of them"

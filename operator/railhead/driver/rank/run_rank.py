@@ -162,7 +162,8 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         write_marks(BEGIN, rank=rank, process=process)
         if not _is_permitted:
             raise TrainingError(RankErrorKind.UNFENCED, rank, _NOT_PERMITTED)
-        set_tracker_variables(os.environ, rank)  # before the user's code, which may start its tracker on import
+        # Before the user's code, which may start its tracker on import.
+        set_tracker_variables(os.environ, rank)
         watch_notices()
         watch_uploads()
         watch_optimizers()
@@ -187,7 +188,8 @@ def run_rank(function: Callable[[int], object], *, resume_from: str, keeps_excep
         if process:
             write_marks(END, rank=rank, process=process)
         log.close()
-    raise raised  # outside the except clause: otherwise Ray would log the user's exception as its context
+    # Outside the except clause: otherwise Ray would log the user's exception as its context.
+    raise raised
 
 
 def call_function(function: Callable[..., object], *arguments: object) -> object:
@@ -209,7 +211,8 @@ def _is_portable(error: BaseException) -> bool:
         from ray import cloudpickle
 
         return type(pickle.loads(cloudpickle.dumps(error))).__name__ == type(error).__name__
-    except BaseException:  # whatever the user's __reduce__ raises
+    except BaseException:
+        # Whatever the user's __reduce__ raises.
         return False
 
 

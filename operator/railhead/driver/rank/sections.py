@@ -14,7 +14,8 @@ from typing import Deque, List, Optional, Protocol, Tuple
 
 from railhead.driver.rank.steps import STEPS, RankProgress
 
-MOST_PENDING = 64  # sections that the GPU has not finished; their events are used again and again
+# Sections that the GPU has not finished; their events are used again and again.
+MOST_PENDING = 64
 
 
 class CudaEvent(Protocol):
@@ -72,7 +73,8 @@ class Sections:
 
     def _try_on_gpu(self, cuda: Optional[Cuda], *, is_begin: bool) -> None:
         try:
-            if cuda is None or cuda.is_current_stream_capturing():  # a graph's events have no times
+            # A graph's events have no times.
+            if cuda is None or cuda.is_current_stream_capturing():
                 self._drop()
             elif is_begin:
                 self._begin_on_gpu(cuda)

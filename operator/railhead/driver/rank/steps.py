@@ -121,7 +121,8 @@ def watch_optimizers() -> None:
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
     """While a report waits for the other ranks and the storage, no step is due."""
-    read_link()  # the tracker's run may be over when the controller asks next
+    # The tracker's run may be over when the controller asks next.
+    read_link()
     STEPS.report_began = began = time.monotonic()
     STEPS.reports += 1
     STEPS.open_reports += 1

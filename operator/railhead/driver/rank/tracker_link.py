@@ -55,5 +55,6 @@ def _find_wandb_link() -> str:
         if run is None or run.offline:
             return ""
         return clean_link(run.url or "")
-    except Exception:  # another version of it, half imported, or the user's own module of this name
+    except Exception:
+        # Another version of it, half imported, or the user's own module of this name.
         return ""

@@ -56,7 +56,8 @@ def _uploading(storage: Storage, name: str, files: Files) -> Iterator[None]:
     _record(_build_folder(storage), name, is_new=False)
     files.note()
     began = time.monotonic()
-    with _LOCK:  # uploads in the background have threads of their own
+    # Uploads in the background have threads of their own.
+    with _LOCK:
         steps.STEPS.open_uploads += 1
     try:
         yield

@@ -138,7 +138,8 @@ def drop_repeated(manager: CheckpointManager) -> str:
     older = [each for each in results if each is not latest and each.checkpoint.path == latest.checkpoint.path]
     for each in older:
         results.remove(each)
-        for known in vars(manager).values():  # its report's number, and its validation
+        # Its report's number, and its validation.
+        for known in vars(manager).values():
             if isinstance(known, dict):
                 known.pop(each.checkpoint, None)
             elif isinstance(known, set):
@@ -209,7 +210,8 @@ def find_write_error(value: object) -> str:
         return ""
     try:
         state = State(checkpoint_dir_name="any", metrics={"any": value})
-        write = getattr(state, "model_dump_json", None) or state.json  # pydantic 2, and 1
+        # Pydantic 2, and 1.
+        write = getattr(state, "model_dump_json", None) or state.json
         write()
     except Exception as error:
         return " ".join(read_text(error).split())[:200]

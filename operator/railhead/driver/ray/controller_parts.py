@@ -155,5 +155,6 @@ def make_room(calls: int) -> None:
     datasets = sys.modules.get(_DATASETS)
     roomy = functools.partial(SynchronizationActor.options, max_concurrency=calls)
     setattr(groups, "SynchronizationActor", SimpleNamespace(options=roomy))  # noqa: B010
-    if hasattr(datasets, "DatasetManager"):  # it is made an actor by ray.remote()
+    # It is made an actor by ray.remote().
+    if hasattr(datasets, "DatasetManager"):
         setattr(datasets, "ray", SimpleNamespace(**{**vars(ray), "remote": ray.remote(max_concurrency=calls)}))  # noqa: B010

@@ -67,9 +67,11 @@ def run_ray(arguments: list[str]) -> None:
 
     from ray import _raylet
 
-    if hasattr(_raylet, "persist_port"):  # the raylet of an older Ray does not wait
+    # The raylet of an older Ray does not wait.
+    if hasattr(_raylet, "persist_port"):
         missing = list_missing(start, services, _raylet, utils)
-        if missing:  # a newer Ray: it starts as it does by itself
+        # A newer Ray: it starts as it does by itself.
+        if missing:
             log(f"ray start has no {', '.join(missing)}: on a busy machine a node may not join")
         else:
             is_minimal = utils.get_dashboard_dependency_error() is not None
@@ -77,7 +79,8 @@ def run_ray(arguments: list[str]) -> None:
             prepare_raylet(services, _raylet, is_minimal=is_minimal)
     # Processes and open ports that no TrainJob uses; `ray start` has no option to leave them out.
     node.Node.start_ray_client_server = ignore
-    if os.environ.get(STATISTICS) == "0":  # without the dashboard, that is all that this server is for
+    # Without the dashboard, that is all that this server is for.
+    if os.environ.get(STATISTICS) == "0":
         node.Node.start_api_server = ignore
     sys.argv = ["ray", *arguments]
     main()
@@ -107,7 +110,8 @@ def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list
 
 def _bind(port: int) -> socket.socket:
     """Takes the port at every address of the pod, in both families. Raises OSError if anything has it."""
-    if not socket.has_dualstack_ipv6():  # the kernel runs without IPv6
+    # The kernel runs without IPv6.
+    if not socket.has_dualstack_ipv6():
         bound = socket.socket()
     else:
         bound = socket.socket(socket.AF_INET6)
@@ -135,7 +139,8 @@ def prepare_raylet(services: Module, raylet: Module, *, is_minimal: bool) -> Non
         for name, parameter in FILES.items():
             port = -1 if is_minimal else bound[parameter]
             raylet.persist_port(bound["session_dir"], bound["node_id"], getattr(raylet, name), port)
-        setup = Path(bound["session_dir"], f"setup-worker-{bound['node_id']}.py")  # nodes may share the folder
+        # Nodes may share the folder.
+        setup = Path(bound["session_dir"], f"setup-worker-{bound['node_id']}.py")
         setup.write_text(SETUP.format(original=bound["setup_worker_path"]))
         bound["setup_worker_path"] = str(setup)
         if is_minimal:

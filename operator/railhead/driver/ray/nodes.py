@@ -23,7 +23,8 @@ from railhead.driver.ray.types import NodeInfo
 # a container's processes one after the other.
 NODE_PATIENCE_SECONDS = 1.5
 RAY_PATIENCE_SECONDS = 75.0  # in which Ray's own health check, 5 times 3 s and 10 s for an answer, notices a loss
-FEW = 2  # nodes that do not answer, or a tenth of all: if more do not, only Ray knows which are lost
+# Nodes that do not answer, or a tenth of all: if more do not, only Ray knows which are lost.
+FEW = 2
 PROBE_TIMEOUT_SECONDS = 2.0
 PARALLEL_PROBES = 32
 ANSWER_TIMEOUT_SECONDS = 5.0

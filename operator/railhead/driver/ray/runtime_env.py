@@ -47,7 +47,8 @@ def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bu
             for i, name in names
         ]
     variables = dict(result.get("env_vars") or {})
-    if PYTHONPATH in variables:  # it replaces the pod's own, without which a worker cannot import our modules
+    # It replaces the pod's own, without which a worker cannot import our modules.
+    if PYTHONPATH in variables:
         result["env_vars"] = {**variables, PYTHONPATH: f"{variables[PYTHONPATH]}{os.pathsep}{bundle}"}
     _check_tools(result)
     _check_with_ray(result)
@@ -101,7 +102,8 @@ def upload_local_folders(values: dict[str, Any], *, scratch: str) -> None:
         from ray._private.runtime_env.working_dir import upload_working_dir_if_needed
 
         for upload in (upload_py_modules_if_needed, upload_working_dir_if_needed):
-            known = inspect.signature(upload).parameters  # Ray versions differ in the options that they accept
+            # Ray versions differ in the options that they accept.
+            known = inspect.signature(upload).parameters
             options = {"scratch_dir": scratch, "include_gitignore": True}
             taken: dict[str, Any] = {name: value for name, value in options.items() if name in known}
             values.update(upload(dict(values), **taken))

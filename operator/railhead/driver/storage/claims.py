@@ -118,7 +118,8 @@ def check_claim(folder: RunFolder, claim: Claim) -> None:
         return
     found = Claim.parse(data.decode(errors="replace")) if data else None
     _refuse_below(folder, claim, [found] if found else [])
-    _refuse_below(folder, claim, list_claims(folder))  # it may be in the middle of being written
+    # It may be in the middle of being written.
+    _refuse_below(folder, claim, list_claims(folder))
     folder.write(FENCE, str(claim).encode())
 
 
@@ -159,7 +160,8 @@ def _refuse_below(folder: RunFolder, claim: Claim, others: Iterable[Claim]) -> N
 def _name_owner(folder: RunFolder, claim: Claim) -> str:
     """Returns the job's name, which its claim has, and its uid."""
     name = b""
-    with contextlib.suppress(OSError):  # the refusal matters more
+    # The refusal matters more.
+    with contextlib.suppress(OSError):
         name = folder.read(f"{CLAIMS}/{claim}") or b""
     job = name[:317].decode(errors="replace")
     if _JOB.fullmatch(job) is None:
@@ -209,5 +211,6 @@ def read_success(
 
 def forget_outcome(folder: RunFolder) -> None:
     """Call only behind the fence, by an attempt that is going to train."""
-    with contextlib.suppress(OSError):  # no other attempt believes it
+    # No other attempt believes it.
+    with contextlib.suppress(OSError):
         folder.delete(OUTCOME)

@@ -17,8 +17,10 @@ from railhead.contract.history_format import Record
 from railhead.contract.numbers import name_not_finite
 from railhead.driver.messages.redaction import redact
 
-METRICS_BYTES = 64_000  # per report; with time, attempt and the like a line has at most 64 KiB
-_MOST_VALUES = 40_000  # in one report, and names: a value and its comma take two bytes
+# Per report; with time, attempt and the like a line has at most 64 KiB.
+METRICS_BYTES = 64_000
+# In one report, and names: a value and its comma take two bytes.
+_MOST_VALUES = 40_000
 _PYTHONS = (bool, int, float)
 _LARGEST = 10_000  # characters of a text, bits of a number
 
@@ -126,7 +128,8 @@ def find_number(value: Any) -> Union[bool, int, float, None]:
             return None
         number = value.item()
         if isinstance(number, Real) and not isinstance(number, (bool, int, float)):
-            return float(number)  # numpy's longdouble is its own item
+            # numpy's longdouble is its own item.
+            return float(number)
     except Exception:
         return None
     if isinstance(number, (bool, int, float)):

@@ -22,8 +22,10 @@ from railhead.driver.storage.run_folder_files import PrivateFolder
 
 SEGMENT_BYTES = 4 << 20  # a segment is closed beyond this
 MOST_WAITING = 4  # closed segments that the storage lacks
-RUN_BYTES = 256 << 20  # per kind, of all attempts of a run
-UPLOAD_SECONDS = 60.0  # a lost head loses at most the records of this time and of one write
+# Per kind, of all attempts of a run.
+RUN_BYTES = 256 << 20
+# A lost head loses at most the records of this time and of one write.
+UPLOAD_SECONDS = 60.0
 
 
 class Segments:
@@ -65,7 +67,8 @@ class Segments:
                 data = file.read_bytes()
             except FileNotFoundError:  # dropped meanwhile
                 continue
-            data = data[: data.rfind(b"\n") + 1]  # a line may be in the middle of being written
+            # A line may be in the middle of being written.
+            data = data[: data.rfind(b"\n") + 1]
             if len(data) != self._uploaded.get(name):
                 run.write(str(name), data)
                 self._uploaded[name] = len(data)
@@ -141,7 +144,8 @@ class Uploader:
             try:
                 self._upload()
             except AttemptFailed:
-                return  # the fence: training ends for the same reason
+                # The fence: training ends for the same reason.
+                return
             except Exception as error:
                 if not self._has_warned:
                     log(f"cannot keep the run's history: {describe_exception(error)}; tried again each minute")
@@ -162,7 +166,8 @@ def thin_out(run: PrivateFolder, *, most: int, spare: set[str]) -> None:
         if name is None:
             return
         if thinned is None or len(thinned) >= sizes[name]:
-            most -= sizes.pop(name)  # it stays as it is
+            # It stays as it is.
+            most -= sizes.pop(name)
         else:
             run.write(name, thinned)
             sizes[name] = len(thinned)

@@ -68,10 +68,12 @@ class PathFolder:
                 os.replace(new, own, src_dir_fd=folder, dst_dir_fd=folder)
             except OSError as error:
                 with contextlib.suppress(OSError):
-                    os.unlink(new, dir_fd=folder)  # a full disk needs its room for checkpoints
+                    # A full disk needs its room for checkpoints.
+                    os.unlink(new, dir_fd=folder)
                 if is_passing(error):
                     raise
-                _put(own, data, os.O_TRUNC, folder)  # object stores that are mounted as a path cannot rename
+                # Object stores that are mounted as a path cannot rename.
+                _put(own, data, os.O_TRUNC, folder)
 
     def delete(self, name: str) -> None:
         with self._open(PurePath(name).parent) as folder:

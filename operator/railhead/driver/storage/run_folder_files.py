@@ -45,7 +45,8 @@ class RunFolder:
         """Writes in place: on a network file system the next reader sees the new content despite cached listings."""
         try:
             self._put(name, data)
-        except FileNotFoundError:  # not first: on S3 this takes a request per level
+        except FileNotFoundError:
+            # Not first: on S3 this takes a request per level.
             self.filesystem.create_dir(PurePath(self.find(name)).parent.as_posix(), recursive=True)
             self._put(name, data)
 
@@ -85,7 +86,8 @@ class RunFolder:
     def list_files(self, name: str) -> list[Stored]:
         """Returns the files in a folder and below it, with names relative to it; none when there is no such folder."""
         top = self.find(name)
-        begin = len(top.lstrip("/")) + 1  # a file system may leave out the first slash
+        # A file system may leave out the first slash.
+        begin = len(top.lstrip("/")) + 1
         files = [info for info in self._list(top, recursive=True) if info.is_file]
         return [Stored(info.path.lstrip("/")[begin:], info.size, (info.mtime_ns or 0) / 1e9) for info in files]
 

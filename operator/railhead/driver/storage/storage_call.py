@@ -25,7 +25,8 @@ from railhead.driver.messages.redaction import redact
 
 UNREACHABLE = "StorageUnreachable"
 TEXT_LIMIT = 600
-CHECK_SECONDS = 90.0  # file systems retry by themselves, some for a quarter of an hour
+# File systems retry by themselves, some for a quarter of an hour.
+CHECK_SECONDS = 90.0
 LONGEST_WAIT_SECONDS = 300.0  # between two tries before training
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0

@@ -82,7 +82,8 @@ def list_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[li
 def remove_leftovers(folder: RunFolder, folders: list[str], records: list[str]) -> None:
     """Call only behind the fence. The next group may train already: its uploads have new names."""
     for name in folders:
-        with contextlib.suppress(FileNotFoundError):  # an earlier removal was still under way
+        # An earlier removal was still under way.
+        with contextlib.suppress(FileNotFoundError):
             folder.delete_folder(name)
     for name in records:
         _forget(folder, name)
@@ -98,5 +99,6 @@ def _list_folders(names: Iterable[str]) -> set[str]:
 
 
 def _forget(folder: RunFolder, name: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # a commit and the clean-up, a thread, may both remove it
+    # A commit and the clean-up, a thread, may both remove it.
+    with contextlib.suppress(FileNotFoundError):
         folder.delete(f"{RECORDS}/{name}")

@@ -19,7 +19,8 @@ from railhead.driver.train_controller.worker_group import Group, get_group
 
 LOOK_SECONDS = 1.0  # between two looks at the nodes while a group waits: Ray asks again and again, without a pause
 PAUSE_SECONDS = 0.2
-PROBE_VALID_SECONDS = 60.0  # later Ray itself knows of a node that was lost
+# Later Ray itself knows of a node that was lost.
+PROBE_VALID_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -169,12 +169,14 @@ class Deletions:
         except AttemptFailed:
             raise
         except Exception as error:
-            if is_named_by_ray(PurePosixPath(fs_path).name):  # else an upload may be filling it again by then
+            # Otherwise an upload may be filling it again by then.
+            if is_named_by_ray(PurePosixPath(fs_path).name):
                 left_out.append(fs_path)
             yet = " yet" if fs_path in left_out else ""
             log(f"{fs_path} is not deleted{yet}, because the storage failed: {describe_exception(error)}")
             return
-        kept = [f"{path}/" for path in checkpoint_manager.list_paths(self._manager)]  # a user may repeat a name
+        # A user may repeat a name.
+        kept = [f"{path}/" for path in checkpoint_manager.list_paths(self._manager)]
         for path in (fs_path, *left_out):
             if not any(each.startswith(f"{path}/") for each in kept):
                 delete(path)

@@ -46,7 +46,8 @@ def _ask(group: Group, worker_group: WorkerGroup, mailbox: Mailbox) -> None:
         told = dict.fromkeys(ranks, (mailbox.driver.read().answer.losses,))
         try:
             answers = call_ranks(worker_group, ranks, exchange_beat, each=told, timeout=HEARTBEAT_TIMEOUT_SECONDS)
-        except Exception:  # the group is not active any more
+        except Exception:
+            # The group is not active any more.
             return
         if group.worker_group is not worker_group:
             return
@@ -109,7 +110,8 @@ class HeartbeatMerger:
     def _note_rank_0(self, beat: RankProgress) -> None:
         before = self._firsts[-1] if self._firsts else beat
         if (beat.step is None, beat.tokens is None) != (before.step is None, before.tokens is None):
-            self._firsts.clear()  # training code has just begun to call `progress`
+            # Training code has just begun to call `progress`.
+            self._firsts.clear()
         self._firsts.append(beat)
         while self._firsts[-1].clock - self._firsts[0].clock > RATE_SECONDS:
             self._firsts.popleft()
@@ -120,7 +122,8 @@ class HeartbeatMerger:
         first = self._firsts[0]
         last = self._firsts[-1]
         seconds = last.clock - first.clock
-        if last.step is None:  # training code does not call `progress`: the optimizer's steps count
+        # Training code does not call `progress`: the optimizer's steps count.
+        if last.step is None:
             steps_per_second = _rate(first.optimizer, last.optimizer, seconds)
         else:
             steps_per_second = _rate(first.step, last.step, seconds)

@@ -58,7 +58,8 @@ class HistoryStep(ControllerStep):
         self._workers = workers
         folder = self._group.folder
         check = self._group.check_fence
-        if folder is not None and self._uploader is None:  # else this head has not claimed the run
+        # Otherwise this head has not claimed the run.
+        if folder is not None and self._uploader is None:
             self._uploader = Uploader(functools.partial(self._upload, folder, check))
 
     @never_raises("keep the run's history")

@@ -130,7 +130,8 @@ def _to_number(value: object) -> Optional[float]:
     if not isinstance(value, numbers.Real) and callable(getattr(value, "item", None)):
         try:
             value = value.item()  # type: ignore[attr-defined]  # checked
-        except Exception:  # more than one element
+        except Exception:
+            # More than one element.
             return None
     if isinstance(value, numbers.Real):
         return float(value)
@@ -256,7 +257,8 @@ class _RateWatch(_Watch):
     def note(self, value: float, now: float) -> None:
         if not math.isfinite(value):
             return
-        if self._begin is None or value < self._value:  # the count has begun again
+        # The count has begun again.
+        if self._begin is None or value < self._value:
             self._begin = (now, value)
         self._value = value
 

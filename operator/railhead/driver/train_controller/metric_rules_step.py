@@ -24,7 +24,8 @@ from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, Work
 from railhead.driver.train_controller.metric_rules import Fired, MetricRules
 from railhead.driver.train_controller.worker_group import Group
 
-LONGEST_LOOK_SECONDS = 30.0  # a controller that was busy or suspended for longer saw no reports meanwhile
+# A controller that was busy or suspended for longer saw no reports meanwhile.
+LONGEST_LOOK_SECONDS = 30.0
 STEPS_SECONDS = 5.0  # between two looks at the heartbeat
 
 
@@ -56,7 +57,8 @@ class MetricRulesStep(ControllerStep):
         self._reports = 0 if is_commit else self._reports + 1
         now = self._look()
         self._rules.note_report(metrics, is_commit=is_commit, now=now)
-        self._warn(self._find_warning(self._rules.list_fired(now=now), now))  # there may be no later poll
+        # There may be no later poll.
+        self._warn(self._find_warning(self._rules.list_fired(now=now), now))
 
     @never_raises("apply spec.metricPolicy")
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:

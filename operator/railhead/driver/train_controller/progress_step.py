@@ -51,14 +51,16 @@ class ProgressStep(ControllerStep):
     @never_raises("record progress")
     def after_state(self, name: str) -> None:
         progress = self._progress.with_ray_state(name)
-        if progress.has_run:  # now it is checked that all pods see the folder
+        # Now it is checked that all pods see the folder.
+        if progress.has_run:
             progress = replace(progress, run_uri=self._run_uri)
         self._change(progress)
 
     @never_raises("record progress")
     def after_group_start(self, worker_group: WorkerGroup) -> None:
         watch_steps(self._group, worker_group, self._mailbox)
-        found = self._group.read_processes()  # known even if the group is shut down before it fails
+        # Known even if the group is shut down before it fails.
+        found = self._group.read_processes()
         processes = tuple(name_process(each.node_id, each.pid) for each in found.values())
         manager = self._manager = checkpoint_manager.find_manager(worker_group)
         checkpoint_manager.repair_scores(manager, find_score)
@@ -80,7 +82,8 @@ class ProgressStep(ControllerStep):
             name = checkpoint_manager.name_checkpoint(self._manager, checkpoint)
         progress = self._progress.with_report(metrics)
         if name:
-            self._box.change(partial(replace, warning=None))  # the storage takes checkpoints again
+            # The storage takes checkpoints again.
+            self._box.change(partial(replace, warning=None))
             progress = self._add_commit(progress, name, metrics)
             begun = self._group.reports_before_end
             times = ReportTimes(*getattr(checkpoint, TIMES, ()))  # from rank 0, after its upload
@@ -96,9 +99,11 @@ class ProgressStep(ControllerStep):
         an older one that this attempt fell back to: the newest known index must name what the run resumes from.
         """
         if self._attempt == 1 or environment.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
-            return  # in the first attempt it belongs to another job with the same run.name
+            # In the first attempt it belongs to another job with the same run.name.
+            return
         if self._first_index and self._first_index - 1 not in {each.index for each in self._commits.values()}:
-            return  # the newest commit is in another run of the script
+            # The newest commit is in another run of the script.
+            return
         latest = checkpoint_manager.find_latest(manager)
         if latest is None:
             return
@@ -177,5 +182,6 @@ def choose_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> Ch
     known = [(sign * score, name, metrics) for score, name, metrics in scored if score is not None and name in commits]
     if not known:
         return NO_CHECKPOINT
-    _, name, metrics = max(reversed(known), key=itemgetter(0))  # max takes the first of equal ones
+    # `max` takes the first of equal ones.
+    _, name, metrics = max(reversed(known), key=itemgetter(0))
     return replace(commits[name], metrics=format_metrics(metrics, first=ranking.attribute))

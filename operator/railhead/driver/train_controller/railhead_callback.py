@@ -30,7 +30,8 @@ class RailheadCallback(StepsCallback):
         run = RunContext.read()
         group = get_group(run.run_uri)
         mailbox = open_mailbox(fit=run.fit)
-        steps = [  # in the order in which each of Ray's calls reaches them
+        # In the order in which each of Ray's calls reaches them.
+        steps = [
             group,  # first: all others read who is in it
             FenceStep(group, mailbox, run),  # before anything touches a run that may belong to another
             Barriers(),  # before the group starts, when no other step acts
@@ -47,7 +48,8 @@ class RailheadCallback(StepsCallback):
         super().__init__(steps)
 
 
-LIMIT = 1000  # calls at once, Ray's default for an async actor
+# Calls at once, Ray's default for an async actor.
+LIMIT = 1000
 SPARE = 16  # calls of the controller itself
 
 

@@ -18,7 +18,8 @@ from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import GroupStatus, RayWorker, WorkerGroup
 from railhead.driver.train_controller.worker_group import RankAnswer, call_ranks
 
-RETURN_TIMEOUT_SECONDS = 30.0  # the processes have just answered Ray's own poll
+# The processes have just answered Ray's own poll.
+RETURN_TIMEOUT_SECONDS = 30.0
 _REMEDY = "check the last lines of its pod's log, and look for code that ends threads or intercepts their exceptions"
 
 

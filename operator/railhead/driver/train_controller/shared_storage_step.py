@@ -29,7 +29,8 @@ from railhead.driver.storage.write_check import PROBE
 from railhead.driver.train_controller.worker_group import call_ranks
 
 MARKER = ".railhead-shared-check-"
-MARKER_TIMEOUT_SECONDS = 60.0  # a file system that hangs is not necessarily the wrong one
+# A file system that hangs is not necessarily the wrong one.
+MARKER_TIMEOUT_SECONDS = 60.0
 
 
 class SharedStorageStep(ControllerStep):
@@ -52,7 +53,8 @@ class SharedStorageStep(ControllerStep):
             marker.write_text(marker.name)
         except OSError as error:
             log(f"run.storagePath: did not check that all pods share {folder}: {read_text(error)}")
-            _remove(marker)  # a full disk takes an empty file
+            # A full disk takes an empty file.
+            _remove(marker)
             return
         try:
             answers = _ask_workers(part, marker)

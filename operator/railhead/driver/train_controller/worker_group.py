@@ -66,7 +66,8 @@ class Group(ControllerStep):
     def read_processes(self) -> Mapping[int, Metadata]:
         """Returns them by rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
-            with contextlib.suppress(ValueError):  # it is not active
+            # It is not active.
+            with contextlib.suppress(ValueError):
                 self.note_workers(self.worker_group.get_workers())
         return self._processes
 
@@ -130,7 +131,8 @@ def call_ranks(
             return RankAnswer()
         try:
             return RankAnswer(ray.get(reference))
-        except Exception as error:  # its process has exited
+        except Exception as error:
+            # Its process has exited.
             return RankAnswer(error=error)
 
     return {rank: read(reference) for rank, reference in references.items()}

@@ -229,7 +229,8 @@ def build_flags(kubernetes: str) -> str:
 
 
 def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Echo) -> None:
-    temp = cwd / "tmp"  # in the folder that is removed whatever happens
+    # In the folder that is removed whatever happens.
+    temp = cwd / "tmp"
     temp.mkdir()
     env = {
         **os.environ,
@@ -247,7 +248,8 @@ def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Echo) -> 
             except subprocess.TimeoutExpired:
                 echo(f"  still building {what} ({time.monotonic() - began:.0f} s)")
     finally:
-        if process.poll() is None:  # interrupted: the compilers that it started must stop, too
+        # Interrupted: the compilers that it started must stop, too.
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode:
@@ -268,7 +270,8 @@ def fetch(url: str, *, patience_seconds: float = LAST_PATIENCE_SECONDS) -> bytes
     try:
         with urllib.request.urlopen(url, timeout=patience_seconds) as answer:
             return bytes(answer.read())
-    except (OSError, http.client.HTTPException) as error:  # half a file is an HTTPException
+    except (OSError, http.client.HTTPException) as error:
+        # Half a file is an HTTPException.
         raise NotDownloaded(f"{url} cannot be downloaded: {error}") from None
 
 

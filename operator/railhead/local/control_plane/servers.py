@@ -96,7 +96,8 @@ class ControlPlane:
                 self.start_one(component)
         self.wait_ready()
         for component in components:
-            if component not in FIRST:  # they exit at once if their roles do not exist yet
+            # They exit at once if their roles do not exist yet.
+            if component not in FIRST:
                 self.start_one(component)
 
     def start_one(self, component: str) -> None:
@@ -241,7 +242,8 @@ def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
         with urllib.request.urlopen(url, context=context, timeout=5):
             return True
     except urllib.error.HTTPError as error:
-        error.close()  # it holds the socket
+        # It holds the socket.
+        error.close()
     except OSError:
         pass
     return False

@@ -120,7 +120,8 @@ class Agent:
             except Exception:
                 log.exception("pod %s/%s", *runner.key)
             self._release(runner)
-            await runner.stopped()  # an ended pod keeps its logs until it is deleted
+            # An ended pod keeps its logs until it is deleted.
+            await runner.stopped()
             if not self._is_closing:
                 await runner.delete()
         except KubeError as error:
@@ -272,7 +273,8 @@ async def _stream(
     with path.open("rb") as file:
         file.seek(offset)
         while True:
-            has_ended = runner.status.has_ended(container)  # checked before the read, so that nothing is missed
+            # Checked before the read, so that nothing is missed.
+            has_ended = runner.status.has_ended(container)
             while data := file.read(CHUNK_BYTES):
                 await response.write(data)
             if not follow or has_ended or not path.exists():
@@ -284,7 +286,8 @@ def build_app(agent: Agent, listener: Listener) -> web.Application:
     """Serves /containerLogs/{namespace}/{pod}/{container}."""
 
     async def container_logs(request: web.Request) -> web.StreamResponse:
-        listener.keep(request)  # it has a certificate of the session, and may follow a log for hours
+        # It has a certificate of the session, and may follow a log for hours.
+        listener.keep(request)
         info = request.match_info
         query = request.query
         runner = agent.find(info["namespace"], info["pod"])

@@ -133,4 +133,5 @@ def build_command(container: Object, *, mounts: Mapping[str, str], values: Mappi
     parts: Sequence[str] = [*(container.get("command") or []), *(container.get("args") or [])]
     if not container.get("command"):
         raise MissingReference("the container has no command; set one: this node pulls no images")
-    return [expand(rewrite(part, mounts), values) for part in parts]  # the values are rewritten already
+    # The values are rewritten already.
+    return [expand(rewrite(part, mounts), values) for part in parts]

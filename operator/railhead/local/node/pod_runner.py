@@ -21,7 +21,8 @@ from railhead.local.node.volumes import VolumeMaker
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 0.3  # the Node authorizer learns of a new pod's references a moment after the pod is bound
+# The Node authorizer learns of a new pod's references a moment after the pod is bound.
+RETRY_SECONDS = 0.3
 RETRY_LIMIT_SECONDS = 5.0
 
 

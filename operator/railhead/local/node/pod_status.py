@@ -227,8 +227,10 @@ class PodStatus:
         self._on_change()
         self._changes += 1
         number = self._changes
-        async with self._lock:  # one after the other, or an older status could come last
-            if self._written < number:  # else an earlier call that was still retrying has written this change too
+        # One after the other, or an older status could come last.
+        async with self._lock:
+            # Otherwise an earlier call that was still retrying has written this change too.
+            if self._written < number:
                 await self._write()
 
     async def _write(self) -> None:

@@ -157,7 +157,8 @@ def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
             folder = volumes[mount["name"]]
             if mount.get("subPath"):
                 folder = folder / mount["subPath"]
-                if not folder.exists():  # it may be a single file
+                # It may be a single file.
+                if not folder.exists():
                     folder.mkdir(parents=True)
             mounts[mount["mountPath"]] = str(folder)
     return mounts
@@ -254,7 +255,8 @@ async def _make_class(client: KubeClient) -> None:
         except Conflict:
             return
         except Denied:
-            await asyncio.sleep(0.2)  # a new API server may not have loaded our role yet
+            # A new API server may not have loaded our role yet.
+            await asyncio.sleep(0.2)
 
 
 async def _make_volumes(client: KubeClient, root: Path, wanted: asyncio.Queue[Object]) -> None:

@@ -61,6 +61,7 @@ def _find_warning(job: Job) -> DriverWarning | None:
         last = read_warning(job.outcome.warning)
         if last is not None:
             return last
+    # Until training runs again, nothing tells whether the cause of the earlier warning is gone.
     if job.progress.warning or job.progress.state not in _NOT_KNOWN_YET:
         return job.progress.warning
     before = next((each for each in job.status.conditions if each.type in TYPES), None)

@@ -35,6 +35,7 @@ def list_attempts(job: Job, decision: Decision) -> Decision:
         attempts = _skip(job, new)
     else:
         attempts = _begin(job, new.attempt, _update(job, old))
+    # The list joins a write that happens anyway, and is never the reason for one.
     if (attempts or None) == old.attempts or not changes_anything(job, wanted):
         return decision
     return decision.with_status(replace_status(new, attempts=attempts or None))
@@ -63,6 +64,7 @@ def _skip(job: Job, new: JobStatus) -> list[Attempt]:
 def _update(job: Job, status: JobStatus) -> list[Attempt]:
     """Returns the list with the current attempt as this status shows it."""
     known = list(job.status.attempts or ())
+    # A user may have written any number into a status.
     if not 1 <= status.attempt <= MOST:
         return []
     is_listed = bool(known) and known[-1].number == status.attempt

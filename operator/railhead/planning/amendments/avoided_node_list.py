@@ -35,6 +35,7 @@ def list_avoided_nodes(job: Job, decision: Decision) -> Decision:
     begun = [node for node in wanted.nodes if node.name not in known]
     ended = [node for node in listed.nodes if node.name not in names]
     is_written = decision.wanted is not None and changes_anything(job, decision.wanted)
+    # A node joins with the write that its evidence causes; the end of its time causes none, so it gets its own.
     if not ended and not is_written:
         return decision
     status = replace_status(

@@ -39,7 +39,8 @@ def count_time(job: Job, decision: Decision) -> Decision:
         return decision
     new = wanted.status
     if old.goodput is None and new.attempt == old.attempt and new.phase != "Queued":
-        return decision  # an operator that did not count has begun the attempt
+        # An operator that did not count has begun the attempt.
+        return decision
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
     last = job.outcome.spent if job.outcome is not None else None
     goodput = settle_time(old, new, now=job.known_until, gpus=gpus, last=last)

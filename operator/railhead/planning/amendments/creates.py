@@ -48,6 +48,7 @@ def _find_refused_slot(job: Job) -> str | None:
     problem = _find_given_up(job)
     if job.rejection is not None:
         problem = job.rejection.problem
+    # A quota counts all pods alike, so asking for this one first would prove nothing.
     if problem is None or problem.reason not in REJECTIONS or problem.reason == QUOTA_EXCEEDED:
         return None
     found = _REFUSED_WORKER.match(problem.message)
@@ -69,11 +70,13 @@ def hold_back_creates(job: Job, decision: Decision) -> Decision:
     if rejection is None or not decision.creates:
         return decision
     due = give_up_due(job)
+    # Tried more often while other pods are held, since each second of theirs costs GPUs.
     at = rejected_until(job, rejection, is_held=due is not None)
     if at <= job.now:
         return decision
     if decision.wanted is not None and not decision.wanted.is_guard and changes_anything(job, decision.wanted):
-        held = replace(decision, creates=())  # the next pass reports why
+        # The next pass reports why.
+        held = replace(decision, creates=())
     else:
         held = _report_hold(job, decision, rejection)
     return held.with_wake_by(at).with_wake_by(due)
@@ -102,6 +105,7 @@ def _report(job: Job, problem: Problem) -> Decision:
     """Reports a problem once, and again when it changes."""
     reason = problem.reason
     message = problem.message + _describe_hold(job)
+    # An unchanged report writes nothing, however often the API server rejects the pod.
     if any((x.type, x.reason, x.message) == (types.RECONCILING, reason, message) for x in job.status.conditions):
         return Decision()
     status = set_not_running(job, types.RECONCILING, reason=reason, message=message)

@@ -29,7 +29,8 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
     removes = tuple(each for each in decision.removes if each.name not in denied)
     last = decision.last
     if removes != decision.removes:
-        last = None  # it records that all of them are gone
+        # It records that all of them are gone.
+        last = None
     held = replace(
         decision,
         deletes=tuple(each for each in decision.deletes if each.name not in denied),
@@ -45,9 +46,11 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
 
 def _ask_again(observed: Observed, decision: Decision) -> Decision:
     """Adds the removals that were denied and that no decision repeats, since the status has forgotten the names."""
+    # What is created again under the same name must not be removed any more.
     known = {each.name for each in (*decision.removes, *decision.forgotten, *decision.creates)} | observed.denied
     denied = (each.remove for each in observed.denials if each.remove is not None and each.name not in known)
-    again = tuple(each for each in denied if each.kind != "Workload")  # that one is watched, and may be wanted again
+    # That one is watched, and may be wanted again.
+    again = tuple(each for each in denied if each.kind != "Workload")
     if not again:
         return decision
     wanted = decision.wanted

@@ -34,6 +34,7 @@ def wake_for_limits(job: Job, decision: Decision) -> Decision:
 
 def look_up_pod_events(job: Job, decision: Decision) -> Decision:
     """Adds the look-up, or the time when it is due. A pass that creates or deletes pods looks nothing up."""
+    # The answers to these change the view at once, and Events read before that would be about pods that go.
     if job.status.is_finished or job.is_attempt_lost or decision.deletes or decision.creates:
         return decision
     unread = find_unread(job) or find_unconfirmed(job)
@@ -60,5 +61,6 @@ def _next_look(pod: PodView, now: datetime) -> datetime:
     read_at = pod.events_read_at
     if read_at is None:
         return created_at + timedelta(seconds=FIRST_SECONDS)
+    # The pause is as long as the pod's age at the last look, so that the time doubles.
     waited = (read_at - created_at).total_seconds()
     return read_at + timedelta(seconds=min(max(waited, FIRST_SECONDS), MOST_SECONDS))

@@ -40,6 +40,8 @@ def report_obstacles(observed: Observed, decision: Decision) -> Decision:
 def _show(observed: Observed, decision: Decision, type_: str, event: Event) -> Decision:
     """Shows the obstacle; the event's message is empty while there is none."""
     known = observed.status.find_condition(type_)
+    # Compared by the message, which names objects and words but no time, so that an obstacle that lasts is written
+    # once.
     if (known.message if known else "") == event.message:
         return decision
     status = decision.status_after(observed)

@@ -19,6 +19,7 @@ from railhead.planning.pod_view import STUCK_SECONDS, PodView
 def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
     """Updates the list, with one event for all pods that are new, and wakes the job when the next pod is due."""
     decision = decision.with_wake_by(observed.next_stuck)
+    # The longest overdue come first, so the list keeps them when it is full.
     stuck = observed.stuck_pods
     listed = observed.status.stuck_pods or []
     wanted = [_describe_stuck(pod) for pod in stuck[:MAX_STUCK_PODS]]

@@ -46,6 +46,7 @@ def keep_workload(job: Job, decision: Decision) -> Decision:
     if not job.queue.are_workloads_watched:
         return decision
     phase = decision.status_after(job).phase
+    # First, since a Workload that is over must be let go even if the job's queue has changed.
     ended = end_workload(job, decision)
     if ended is not decision or job.status.is_finished or job.is_deleting or phase in ("Succeeded", "Failed"):
         return ended
@@ -67,6 +68,7 @@ def end_workload(observed: Observed, decision: Decision) -> Decision:
     workload = observed.queue.workload
     phase = observed.status.phase
     is_over = observed.status.is_finished or observed.is_deleting
+    # Kueue gives the quota away as soon as the Workload is over, so no pod may act any more.
     if workload is None or observed.acting_pods or not (is_over or workload.is_deleting):
         return decision
     if is_over and not workload.has(FINISHED):
@@ -96,6 +98,7 @@ def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
 def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> bool:
     """Whether the job asks for something else now, or for nothing since it is suspended, or waits for another job's
     checkpoint. A new Workload would undo an administrator's hold, whenever that was set."""
+    # The label or the field was removed while the job rested, or the attempt began without a queue.
     if not choose_queue(job):
         return True
     begins = any(create.kind == "Pod" for create in decision.creates)

@@ -25,7 +25,8 @@ from railhead.planning.wanted_status import (
     set_standing_conditions,
 )
 
-LOOK_SECONDS = 10  # the other job's changes do not wake this one
+# The other job's changes do not wake this one.
+LOOK_SECONDS = 10
 RESTORED = "Restored"
 RUN_IN_USE = "RunInUse"
 OF_ANOTHER_JOB = "RestoredFromAnotherJob"
@@ -53,7 +54,8 @@ def decide_restored(job: Job) -> Decision | None:
     attempt = max([job.attempt, *(pod.attempt + 1 for pod in job.pods)])
     round_ = 0
     if attempt == job.attempt:
-        round_ = job.status.round  # the record of the attempt has it, and the next attempt begins with 0 anyway
+        # The record of the attempt has it, and the next attempt begins with 0 anyway.
+        round_ = job.status.round
     status = replace_status(
         _suspend_since_backup(job, message),
         run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),

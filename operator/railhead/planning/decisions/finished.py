@@ -41,6 +41,7 @@ def decide_success(job: Job) -> Decision | None:
     status = replace_status(
         set_not_running(job, types.COMPLETE, reason="Succeeded", message=message),
         phase="Succeeded",
+        # By the head's clock, so limits after the end count from the condition instead (`facts.deadlines`).
         completion_time=format_time((head.finished_at if head else None) or job.now),
         head=HeadStatus(pod=head.name, node=head.node) if head else job.status.head,
         workers=WorkersStatus(desired=job.desired_workers),
@@ -78,9 +79,11 @@ def decide_finished(observed: Observed) -> Decision | None:
     if not observed.status.is_finished:
         return None
     head = observed.head
+    # Deleted before the workers, which the last commit needs; the wake-up ends the wait for a node that is silent.
     if head is not None and may_commit(observed, head):
         return Decision(deletes=delete_all([head]), wake_at=head.gone_by or observed.find_protected_end(head))
     due = (parse_time(observed.status.completion_time) or observed.now) + timedelta(seconds=SIDECAR_SECONDS)
+    # A terminated head keeps its log and its message, and holds no resources.
     kept = [
         pod for pod in observed.pods if pod.role == HEAD and (pod.is_over or (pod.has_ended and observed.now < due))
     ]
@@ -144,4 +147,6 @@ def _is_early(job: Job, due: datetime | None) -> bool:
     """Whether its time has not come, or the status does not have the last report of the head yet."""
     if due is None or due > job.now:
         return True
+    # The pod's object is the only place of a message that is not in the status yet; deleting it would lose a
+    # checkpoint.
     return job.head is not None and (may_commit(job, job.head) or find_last_checkpoint(job) is not None)

@@ -67,11 +67,13 @@ def decide_loss(job: Job) -> Decision | None:
     if head is None:
         if job.was_head_up:
             return lose_attempt(job, explain_gone(job, names.head_name(job.name, job.uid, job.attempt)))
+    # A head that is being deleted may end with success, or with one more checkpoint, until its grace period is over.
     elif head.may_still_end(job.now):
         # The head's driver waits for one more commit, which needs the workers.
         return Decision(wake_at=head.gone_by)
     elif not head.is_live:
         lost = lose_attempt(job, explain_head_loss(job, head))
+        # A refusal is of interest to whoever operates the nodes, so it gets an Event of its own.
         if not head.is_refused:
             return lost
         refusal = Event("Warning", NODE_REFUSED_POD, describe_refusal(head))
@@ -92,6 +94,7 @@ def _find_gone_child(job: Job) -> Failure | None:
         return None
     mounts = job.mounts_of(job.attempt)
     own = job.own_mounts
+    # This operator makes the very same object again, in `decide_uncreated_pods`.
     if gone in (own.driver, own.input, own.secret):
         return None
     reason, what = {
@@ -112,16 +115,21 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     for pod in lost:
         if pod.outcome and classify_pod(pod).class_ is FailureClass.CONFIGURATION:
             return explain_loss(job, pod)
+    # Empty also when the status counts this loss already: judging it again would count it twice.
     slots = list_lost_slots(job)
     if not slots:
         return None
+    # Before the pods are judged: if the head is at fault, the workers' ends say nothing of the job.
     cut_off = find_cut_off(job)
     if cut_off is not None:
         return explain_decision(job, cut_off)
+    # With the round that would begin now, since the limits are about that one.
     losses = add_loss(job)
     faulty = find_own_fault(job)
     if faulty is not None and losses.own_fault >= IN_A_ROW:
         return blame_application(explain_loss(job, faulty), times=losses.own_fault)
+    # Replacing the pods would be a disruption, which the limit does not allow any more; a lost attempt lets `settle`
+    # say so.
     if is_disruption_limit_reached(job) and is_disrupted(job):
         return _explain_any(job, slots)
     if lost and losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:
@@ -146,6 +154,7 @@ def find_cut_off(job: Job) -> Failure | None:
     missed = _list_missed(job)
     if head is None or not missed or job.workers_up >= job.least_workers:
         return None
+    # Pods on the head's own node need no network, so they say nothing of it.
     reached = sum(pod.is_up and pod.node != head.node for pod in job.workers.live)
     silent = sum(pod.is_live and pod.is_silent for pod in job.workers.lost)
     # A full report may leave some out.
@@ -175,6 +184,7 @@ def decide_active_deadline(job: Job) -> Decision | None:
     due = active_due(job)
     if due is None or due > job.now:
         return None
+    # The deadline may pass between the driver's success and this pass.
     if job.has_succeeded:
         # It finished in time.
         return None
@@ -199,6 +209,7 @@ def decide_startup_deadline(job: Job) -> Decision | None:
     if found:
         why = f": pod {found[0].name} cannot start ({found[1].reason}: {found[1].message[:600]})"
     message = f"Training did not start within spec.{field}{why}"
+    # StartDeadlineExceeded or RestartDeadlineExceeded: reasons of conditions begin with a capital.
     reason = field[0].upper() + field.removesuffix("Seconds")[1:] + "Exceeded"
     failure = explain_decision(job, Failure(FailureClass.STARTUP, reason, message), pod=found[0] if found else None)
     return lose_attempt(job, failure)
@@ -211,6 +222,7 @@ def decide_partial_gang(job: Job) -> Decision | None:
     if job.rejection is None or due is None or since is None or due > job.now:
         return None
     problem = explain_rejection(job, job.rejection.problem)
+    # Pods of an earlier attempt that still terminate are not held for this one.
     held = sum(pod.attempt == job.attempt for pod in job.acting_pods)
     waited = int((job.now - since).total_seconds())
     message = f"{problem.message}; the {held} pods that exist were released after {waited} s"
@@ -220,6 +232,7 @@ def decide_partial_gang(job: Job) -> Decision | None:
 def decide_partial_start(job: Job) -> Decision | None:
     """Ends an attempt of which too few pods have got a node in time."""
     due = release_due(job)
+    # The Events may tell that an autoscaler adds a node, which moves the deadline.
     if due is None or due > job.now or find_unread(job) is not None:
         return None
     failure = Failure(FailureClass.STARTUP, PARTIAL_START, _explain_lack_of_nodes(job))

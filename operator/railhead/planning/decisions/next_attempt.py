@@ -30,7 +30,8 @@ from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
 from railhead.planning.wanted_status import WantedStatus, make_condition, set_not_running, set_standing_conditions
 
-LOOK_SECONDS = 10  # the other job's changes do not wake this one
+# The other job's changes do not wake this one.
+LOOK_SECONDS = 10
 NOT_FOUND = "SourceNotFound"
 RUNS = "SourceStillRuns"
 NOTHING = "SourceHasNoCheckpoint"
@@ -67,6 +68,7 @@ def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
         return None
     field = f"spec.resumeFrom.trainJob {wanted.train_job}"
     source = job.source
+    # A job that waits for itself would wait forever.
     if source is None or wanted.train_job == job.name:
         selector = job.settings.job_selector
         unseen = ""
@@ -95,12 +97,15 @@ def decide_first_attempt(job: Job) -> Decision | None:
     just stale, the compare fails, and nothing is done.
     """
     alive = job.acting_pods
+    # Attempts only grow, so a pod of a later one proves that the status was set back.
     later = max((pod.attempt for pod in alive), default=0) > job.attempt
     if job.attempt > 0 and not later:
         return None
     heads = [pod.attempt for pod in alive if pod.role == HEAD and pod.attempt > job.attempt]
+    # A head tells the attempt with more certainty than a worker: there is one per attempt.
     attempt = max([1, *(heads or [pod.attempt for pod in alive])])
     decision = begin_attempt(job, attempt=attempt, phase="Pending" if attempt == 1 else "Restarting")
+    # Nothing is created while the status is only brought in line: the next pass sees which pods exist.
     if job.attempt > 0:
         return replace(decision, creates=())
     return decision
@@ -116,9 +121,11 @@ def decide_next_attempt(job: Job) -> Decision | None:
     failure = job.status.failure
     if failure is None or not job.is_attempt_lost:
         return None
+    # Two heads in one run would both commit. The fence in the storage is the second line, not the first.
     remains = _list_awaited(job)
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
+    # Not `settle`: blame and rules were applied when the attempt was lost, and stand in the failure.
     settlement = Settlement(job, failure, job.status.newest_index)
     if settlement.next_attempt_at > job.now:
         return _wait_until(job, failure, settlement.next_attempt_at)
@@ -175,6 +182,7 @@ def decide_restarts_in_place(job: Job) -> Decision | None:
     """Adds those that are new. The termination message may know more of them than the last report that arrived."""
     reported = _count_reported(job)
     counted = job.status.counted_restarts or CountedRestarts()
+    # The driver's numbers only grow within an attempt, so a report that arrives late or twice adds nothing.
     number = reported.number - counted.number
     charged = reported.charged - counted.charged
     if number <= 0:
@@ -195,6 +203,7 @@ def _count_reported(job: Job) -> CountedRestarts:
     number = restart.number if restart else 0
     charged = restart.charged if restart else 0
     if outcome is not None:
+        # The termination message is written after the last report, which may not have arrived.
         number = max(number, outcome.restarts)
         charged = max(charged, outcome.charged_restarts)
     return fit(CountedRestarts, {"number": number, "charged": charged})

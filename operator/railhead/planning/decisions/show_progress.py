@@ -29,11 +29,14 @@ from railhead.planning.wanted_status import (
 )
 
 QUICK_START = timedelta(seconds=15)
-COUNTED_EXACTLY = 10  # up to this many worker pods, each one counts
+# Up to this many worker pods, each one counts.
+COUNTED_EXACTLY = 10
 
 
 def show_progress(job: Job) -> Decision:
     """Reports the state of the live attempt; there is nothing else to do."""
+    # An attempt that was complete once is not pending any more: a pod that it has lost since had its decision before
+    # this one.
     if job.were_all_up or job.are_enough_up:
         if job.is_training:
             return _training(job)
@@ -48,8 +51,11 @@ def _pending(job: Job) -> Decision:
         return _show_ready(job, _show_that_problem_is_past(job))
     pod, problem = found
     due = pod.created_at and pod.created_at + QUICK_START
+    # A gate is normal for the first seconds of a pod with a queue; reporting it would write each such job's status once
+    # more.
     if problem.reason in GATED and due is not None and due > job.now:
-        return _show_ready(job, Decision(wake_at=due))  # a queue removes its gates soon
+        # A queue removes its gates soon.
+        return _show_ready(job, Decision(wake_at=due))
     return _show_ready(job, _show_problem(job, pod, problem))
 
 
@@ -72,12 +78,14 @@ def _is_ready_news(job: Job) -> bool:
     """The number of missing pods has halved or doubled."""
     missing = job.desired_workers - job.workers_up
     missed = job.desired_workers - job.status.workers.ready
+    # Each halving is news, so the writes grow with the logarithm of the gang.
     return job.desired_workers <= COUNTED_EXACTLY or 2 * missing <= missed or missing >= 2 * missed
 
 
 def _show_problem(job: Job, pod: PodView, problem: Problem) -> Decision:
     if job.status.reason_of(types.RECONCILING) == problem.reason:
-        return Decision()  # the message may change with every retry; one write per reason is enough
+        # The message may change with every retry; one write per reason is enough.
+        return Decision()
     why = problem.message[:800]
     if problem.reason == HELD_BY_KUEUE:
         why = explain_held_pod(job, problem.message)
@@ -116,7 +124,8 @@ def _starting(job: Job) -> Decision:
     was_running = job.status.phase == "Running"
     again = was_running or job.is_restart or job.status.worker_losses is not None
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):
-        return Decision()  # the driver is about to end or its report is stale; the pods will show which
+        # The driver is about to end or its report is stale; the pods will show which.
+        return Decision()
     phase: Phase = "Restarting" if again else "Starting"
     reason: str = phase
     message = "The worker group is restarting" if again else _describe_start(job)
@@ -128,6 +137,7 @@ def _starting(job: Job) -> Decision:
     status = replace_status(set_not_running(job, types.RECONCILING, reason=reason, message=message), phase=phase)
     if was_running:
         status = await_again(job, status)
+    # Once, and not in each pass while the reports stay away.
     is_news = reason == REPORTS_MISSING != job.status.reason_of(types.RECONCILING)
     events: tuple[Event, ...] = ()
     if is_news:

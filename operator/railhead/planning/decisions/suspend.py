@@ -35,6 +35,7 @@ _NUMBER = re.compile(r"\d+\w*")
 def decide_suspend(job: Job) -> Decision | None:
     """Suspends a job, or completes a suspension that has started. A deleted job that has not finished is stopped in the
     same way, and nothing starts it again."""
+    # A suspension that has begun completes even if spec.suspend is false again: half of its pods may be gone.
     is_stopped = job.spec.suspend or job.is_deleting or job.status.phase == "Suspending"
     if is_stopped:
         return wind_down(job)
@@ -49,6 +50,7 @@ def wind_down(job: Job) -> Decision | None:
         if job.acting_pods:
             return Decision(deletes=delete_all(job.acting_pods))
         return _stay(job)
+    # It finished before it could be suspended; `decide_success` records that.
     if job.has_succeeded and not job.is_attempt_lost:
         return None
     if not job.acting_pods:
@@ -59,6 +61,7 @@ def wind_down(job: Job) -> Decision | None:
 def _announce(job: Job) -> WantedStatus:
     """Returns the state Suspending, with the last checkpoint of a head that has just ended."""
     grace = job.spec.end_seconds
+    # The user's own suspension explains itself, whatever the queue says.
     obstacle = None if job.spec.suspend else job.obstacle
     why = f"The queue stops the job ({obstacle.reason}: {obstacle.message[:600]}). " if obstacle else ""
     message = f"{why}A driver that trains ends after one more checkpoint, within {grace} s; then the pods are deleted"
@@ -73,6 +76,7 @@ def _stop_pods(job: Job) -> Decision:
     head = job.head
     if head is not None and not head.has_ended and not job.is_attempt_lost:
         protected_end = job.find_protected_end(head)
+        # The head first and alone: its driver needs the workers for the last commit.
         if not head.is_deleting and (protected_end is None or job.now < protected_end):
             return Decision(deletes=delete_all([head]), wake_at=protected_end)
         if head.may_still_end(job.now):
@@ -107,6 +111,7 @@ def _explain_rest(job: Job, *, then: str = "") -> tuple[Phase, Problem]:
 
 def _rest(job: Job) -> Decision:
     """Suspends or queues the job, of which no pod can act any more."""
+    # Before the pods' objects are gone: the head's message may have a checkpoint that no report told of.
     last = add_last_checkpoint(job, job.status)
     checkpoint = last.checkpoint
     then = "starts from scratch"

@@ -54,8 +54,10 @@ def decide_stale_pods(job: Job) -> Decision | None:
     its GPUs, and its part of a quota, for nothing. A worker that may not be deleted holds up nothing.
     """
     earlier = [pod for pod in job.pods if pod.attempt < job.attempt]
+    # None of these trains, so deleting them needs no change of the status and no compare.
     idle = (*earlier, *job.workers.duplicates, *list_given_up(job))
     deletes = delete_all(pod for pod in idle if pod.name not in job.denied)
+    # A worker whose delete is denied commits nothing, so it does not hold up its successor.
     awaited = [pod for pod in job.stale_pods if pod.role == HEAD or pod.name not in job.protected]
     if deletes or awaited:
         return Decision(deletes=deletes)
@@ -67,10 +69,12 @@ def decide_outdated_pods(job: Job) -> Decision | None:
     found = list_outdated(job)
     if not found:
         return None
+    # A pod that may not be deleted keeps its slot: a replacement would be a second pod in it.
     kept = {(pod.role, pod.slot) for pod in job.pods if pod.attempt == job.attempt and pod.name in job.protected}
     outdated = [pod for pod in found if (pod.role, pod.slot) not in kept]
     if not outdated:
         return None
+    # The head keeps its name and so needs no round; without a change of the status, a guard compares the view.
     is_head_alone = all(pod.role == HEAD for pod in outdated)
     return _replace(job, outdated, WantedStatus(job.status, is_guard=is_head_alone))
 
@@ -98,6 +102,7 @@ def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decisio
     if not slots:
         return Decision(wanted=wanted, deletes=delete_all(pods))
     round_ = job.status.round
+    # A round that an earlier pass has written is used, not a second one.
     if not _has_round_begun(job, slots):
         round_ += 1
     status = replace_status(wanted.status, round=round_)
@@ -123,8 +128,10 @@ def _has_round_begun(job: Job, slots: Sequence[int]) -> bool:
 def decide_uncreated_pods(job: Job) -> Decision | None:
     """Creates the missing pods: the operator stopped before it created them, or the API server rejected them. And what
     a pod cannot mount: somebody deleted it."""
+    # The pods exist and wait for a mount, so only their prerequisites are created again.
     if find_missing_mount(job) is not None:
         return Decision(wanted=make_guard(job), creates=prerequisites(job, attempt=job.attempt))
+    # From then on a missing pod was lost, which `decide_replacement` counts.
     if job.were_all_up:
         return None
     is_head_missing = job.head is None and not job.was_head_up
@@ -139,6 +146,7 @@ def decide_uncreated_pods(job: Job) -> Decision | None:
     if is_head_missing:
         # Reports that the view lacks may tell that this attempt has had a head.
         wanted = wanted.requiring(Requirement.FRESH_PODS)
+        # Before the workers: nothing of the attempt can begin without it.
         creates.append(head_pod(job, attempt=job.attempt, workers=job.desired_workers))
     creates += worker_pods(job, attempt=job.attempt, slots=slots, round_=job.status.round)
     return Decision(wanted=wanted, creates=tuple(creates))
@@ -172,6 +180,7 @@ def decide_replacement(job: Job) -> Decision | None:
         workers=WorkersStatus(desired=job.desired_workers, ready=job.workers_up, joined=job.workers_up),
     )
     wanted = WantedStatus(await_again(job, status))
+    # Some of the slots have no pod that says how it ended.
     if {pod.slot for pod in lost} != set(slots):
         # The pods are gone without a trace, or not seen yet.
         wanted = wanted.requiring(Requirement.FRESH_PODS)
@@ -224,6 +233,7 @@ def decide_resize(job: Job) -> Decision | None:
     """Resizes an attempt whose number of workers differs from spec.scaling.desiredWorkers."""
     if not job.is_elastic or job.attempt == 0:
         return None
+    # Only after the status has the smaller number: deleted before that, a pod would count as lost.
     surplus = delete_all(pod for pod in job.surplus_workers if pod.name not in job.denied)
     if surplus:
         return Decision(wanted=make_guard(job).requiring(Requirement.SAME_DESIRED_WORKERS), deletes=surplus)
@@ -235,8 +245,10 @@ def decide_resize(job: Job) -> Decision | None:
         if resize is not None:
             return _announce(job, None)
         return None
+    # Nothing that was trained would be lost, so there is no checkpoint to wait for.
     if not job.is_training:
         return _apply(job, wanted)
+    # Announced with the index of now, so that the next commit, and not one before it, begins the resize.
     if resize is None or resize.worker_pods != wanted:
         return _announce(job, Resize(worker_pods=wanted, after_checkpoint=job.status.newest_index))
     if job.status.newest_index > resize.after_checkpoint:
@@ -257,6 +269,7 @@ def _apply(job: Job, wanted: int) -> Decision:
     round_ = job.status.round + 1 if wanted < now else job.status.round
     status = replace_status(job.status, workers=workers, resize=None, round=round_)
     admission = job.status.admission
+    # Kueue lets a Workload only give back quota, so the admission is reduced for good.
     if admission is not None and wanted < admission.find(WORKERS).count:
         message += f"; LocalQueue {admission.queue} gets the quota back, so a larger number needs another admission"
         status = replace_status(status, admission=admission.keep(WORKERS, wanted))

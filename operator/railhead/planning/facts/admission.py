@@ -132,6 +132,7 @@ def _explain(job: Job, queue: str) -> Problem | None:
     if not job.is_at_rest:
         return _find_avoided_assignment(job, workload)
     request = build_request(job)
+    # Admitted for another shape than the job has now: its quota would not fit the pods.
     if workload.digest != compute_digest(request):
         return Problem(QUEUED, f"The job has changed, and asks LocalQueue {queue} for quota again")
     return _find_start_problem(job, workload, request)
@@ -251,6 +252,7 @@ def _keep_workers(job: Job) -> int:
     workload = job.queue.workload
     before = job.status.admission
     assert workload is not None
+    # Partial admission gives fewer than were asked for, and reclaimed ones belong to other jobs already.
     kept = min(count_assigned(workload), workload.asked_workers - workload.reclaimed_workers)
     if not job.is_elastic:
         return kept
@@ -271,6 +273,7 @@ def count_workers(job: Job, admission: AdmissionStatus | None) -> int:
 
 def build_request(job: Job) -> QueueRequest:
     """Returns what the job asks of its queue: the pods without what changes from attempt to attempt."""
+    # Always attempt 1, slot 0 and round 0, or the digest of the request would change with each attempt.
     attempt = PodSettings(job.ref, job.spec, 1, job.own_mounts, avoided_nodes=list_avoided(job), pod_user=job.pod_user)
     workers = job.requested_workers
     head = build_head_pod(attempt, report_url=job.settings.report_url, status=job.status, worker_pods=workers)

@@ -148,14 +148,17 @@ def compute_avoidance(job: Job) -> Avoidance:
     listed = Avoidance.listed(job)
     nodes = [node for node in listed.nodes if _ends_at(node) > job.now]
     blocked = find_blocked(job, nodes)
+    # Training on a doubtful node is better than not training: one node comes back at a time, the oldest first.
     if blocked is not None:
         nodes = [node for node in nodes if node is not _choose_oldest(blocked, nodes)]
     ended = [node for node in listed.nodes if node not in nodes]
     former = _join(listed.former, ended)
     for evidence in list_evidence(job):
         known = next((node for node in (*nodes, *former) if node.name == evidence.node), None)
+        # How often the node was avoided outlives its time, so that a node that fails again is avoided for longer.
         times, since = (known.times, parse_time(known.since)) if known else (0, None)
         passed = evidence.at - since if evidence.at and since else None
+        # The same evidence is seen in each pass until its pod is gone.
         is_news = since is None or (passed is not None and passed > evidence.apart)
         is_second = passed is not None and passed <= LIKELY_WINDOW
         if known in nodes or not is_news:
@@ -165,6 +168,7 @@ def compute_avoidance(job: Job) -> Avoidance:
             suspect = AvoidedNode(name=evidence.node, reason=evidence.reason, since=at, times=times)
             # The node is remembered, and not avoided yet.
             former = _join(former, [suspect])
+        # Without room the evidence is dropped: the next pass finds it again, for as long as it lasts.
         elif _has_room(job, nodes, evidence.reason):
             nodes.append(_avoid(job, evidence, times=times + 1))
             former = tuple(node for node in former if node is not known)
@@ -175,6 +179,7 @@ def _has_room(job: Job, nodes: Sequence[AvoidedNode], reason: str) -> bool:
     """Whether the job may avoid one more node for this reason."""
     if reason in SURE_REASONS:
         return len(nodes) < MAX_AVOIDED_NODES
+    # A job that is itself at fault fails everywhere; with a share of the nodes at most, it cannot exclude the cluster.
     most = max(1, (job.desired_workers + 1) // PODS_PER_AVOIDED_NODE)
     likely = sum(node.reason not in SURE_REASONS for node in nodes)
     return likely < most and len(nodes) < MAX_AVOIDED_NODES

@@ -23,6 +23,7 @@ HELD_LIMIT_SECONDS = 10
 
 def grow(first: int, times: int, *, limit: int) -> int:
     """Returns seconds that double each time, up to the limit."""
+    # The shift is bounded, as the number of times is not, and would make an integer of any size.
     return min(limit, first << min(max(times, 0), 10))
 
 
@@ -41,6 +42,7 @@ def released_delay_seconds(job: Job, reason: str) -> float:
     Half of it depends on the job's uid and the attempt. Otherwise jobs that took a part each would release it together,
     return together, and take a part each again.
     """
+    # A digest instead of randomness: planning is pure, and each pass must come to the same delay.
     digest = sha256(f"{job.uid}/{job.attempt}".encode()).digest()
     part = int.from_bytes(digest[:4], "big") / 2**32
     times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
@@ -57,6 +59,7 @@ def _list_released(status: JobStatus) -> list[Attempt]:
         if attempt.number < status.attempt and attempt.reason not in RELEASED:
             break
         row.append(attempt)
+        # An attempt that trained had all that it needed, so the row of waiting ends with it.
         if attempt.running_time is not None:
             break
     return row

@@ -17,6 +17,7 @@ def count_charged(status: JobStatus, now: datetime, *, reset_seconds: int, commi
     if budget is None:
         return status.restarts.application
     has_trained = budget.running_seconds + running_stretch(status, now) >= reset_seconds
+    # Both are needed: a crash loop may commit early each time, and a job may train for hours without any use.
     if has_trained and committed > budget.checkpoint:
         return 0
     return status.restarts.application

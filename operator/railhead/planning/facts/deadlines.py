@@ -21,12 +21,14 @@ from railhead.planning.facts.reasons import QUOTA_EXCEEDED
 from railhead.planning.job import Job
 from railhead.planning.pod_view import PodView
 
-REPORT_AGAIN_SECONDS = 20  # twice a driver's longest wait between two tries of a report
+# Twice a driver's longest wait between two tries of a report.
+REPORT_AGAIN_SECONDS = 20
 AWAITED = ("Pending", "Starting", "Restarting")  # phases in which the job waits for training
 FIRST_REPORT_SECONDS = 120  # from the start of the head's container; Python and Ray start in a fraction of it
 HOLD_SECONDS = 30
 READING_SECONDS = 60  # for the Events of a pod to be read, where many jobs read them at the same time
-OUTAGE_SECONDS = 600  # a webhook, a policy or the API server's rights: other jobs need nothing that the pods hold
+# A webhook, a policy or the API server's rights: other jobs need nothing that the pods hold.
+OUTAGE_SECONDS = 600
 
 
 def active_due(job: Job) -> datetime | None:
@@ -107,6 +109,7 @@ def is_report_missing(job: Job) -> bool:
 
 def report_due(job: Job) -> datetime | None:
     """When the first report of the attempt is overdue; None once it has arrived, and while pods start."""
+    # By the kubelet's clock, which may be ahead of the API server's.
     started = job.head.started_at if job.head is not None else None
     if started is None or not is_report_missing(job):
         return None
@@ -118,6 +121,7 @@ def choose_hold_seconds(job: Job) -> int:
 
     More for a group that was complete before: what ends within minutes must not cost it a healthy pod.
     """
+    # Waiting is of no use: no other job's end makes room for it.
     if exceeds_quota(job):
         return 0
     is_quota = job.rejection is not None and job.rejection.problem.reason == QUOTA_EXCEEDED
@@ -132,11 +136,13 @@ def held_since(job: Job) -> datetime | None:
     waiting = job.status.waiting
     if job.rejection is None or waiting is None or job.is_attempt_lost:
         return None
+    # An elastic job that has its minimum trains, so it holds no pods for nothing.
     is_complete = job.head is not None and len(job.workers.live) >= job.least_workers
     held = [pod for pod in job.pods if pod.is_live and pod.attempt == job.attempt]
     if is_complete or not held:
         return None
     waited = parse_time(waiting.since) or job.now
+    # The latest of the three begins the time: the wait, the first pod, and the first rejection.
     first = min((pod.created_at for pod in held if pod.created_at), default=job.now)
     return min(max(waited, first, job.rejection.since), job.now)
 
@@ -157,6 +163,7 @@ def list_placed(job: Job) -> list[PodView]:
 def find_waiting(job: Job) -> PodView | None:
     """A pod that has no node, if possible one for which the scheduler says why."""
     waiting = [pod for pod in job.live_pods if not pod.node]
+    # False sorts before True, so a pod with a problem comes first.
     return min(waiting, key=lambda pod: pod.problem is None, default=None)
 
 
@@ -171,6 +178,7 @@ def release_due(job: Job) -> datetime | None:
     if not workers or len(placed) > workers >= job.least_workers:
         # A head alone holds no GPU.
         return None
+    # Anything that moves proves that the cluster still brings nodes, so the limit begins again.
     moved = [at for pod in job.live_pods for at in (pod.created_at, pod.scheduled_at, pod.node_added_at) if at]
     since = max([parse_time(waiting.since) or job.now, *moved])
     return min(since, job.now) + timedelta(seconds=limit)

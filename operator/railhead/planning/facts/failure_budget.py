@@ -23,6 +23,7 @@ def count_failures(job: Job, *, committed: int) -> int:
 def charge_failures(job: Job, status: JobStatus, number: int) -> JobStatus:
     """Adds failures of the application to those that spec.backoffLimit counts; refilling begins again."""
     committed = job.status.newest_index
+    # The ones that count now, not all of the past: a full budget begins with this failure alone.
     failures = count_failures(job, committed=committed) + number
     restarts = replace_restarts(status.restarts, application=failures)
     return replace_status(status, restarts=restarts, budget=Budget(checkpoint=committed))

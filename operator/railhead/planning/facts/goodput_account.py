@@ -89,9 +89,11 @@ def settle_time(
     if spent is not None and not ends:
         # The driver measures the time since its last report itself: it is settled with the next report.
         until = min(parse_time(old.progress.update_time) or now, now)
+    # Whole seconds only; the fraction stays before the settled time and is counted with the next settlement.
     seconds = max(int((until - since) / timedelta(seconds=1)), 0)
     given, settled = _divide(known, spent, seconds, attempt=old.attempt, rest=choose_time_cause(old))
     if ends:
+        # The next driver counts from zero.
         settled = None
         if spent is not None and _is_uncommitted_lost(old, new):
             given["retrained"] += given.pop(OPEN)
@@ -149,6 +151,7 @@ def _divide(
     # A driver may claim more than there is.
     for cause in (KEPT, *MEASURED):
         given[cause] = min(max(told[cause] - before[cause], 0), left)
+        # Each cause takes from what is left, so that the parts never add up to more than the time.
         left -= given[cause]
     # A second of each cause may wait for its time, since two clocks differ by a little. Any more of it was settled by
     # the state of the job before the driver's first report.
@@ -169,6 +172,7 @@ def _read_seconds(spent: SpentStatus | Spent) -> Counter[str]:
     So no decided number decreases while the driver's do not, and none is wrong by a second.
     """
     milliseconds = {cause: getattr(spent, cause) for cause in MEASURED}
+    # The numbers come from a pod, and may contradict each other.
     milliseconds[KEPT] = max(spent.productive - spent.uncommitted, 0)
     total = sum(milliseconds.values()) + min(spent.uncommitted, spent.productive)
     told = Counter({cause: number // 1000 for cause, number in milliseconds.items()})

@@ -118,6 +118,7 @@ def add_loss(job: Job) -> WorkerLosses:
     """Counts the rounds with the one that replaces the pods lost now."""
     known = count_losses(job)
     refused = 0
+    # A refusal lengthens the row even if other pods of the round were really lost.
     if list_refused_pods(job):
         refused = count_refusals(job) + 1
     if is_refusal(job):
@@ -160,6 +161,7 @@ def replacement_at(job: Job) -> datetime:
     failed = [pod for pod in job.workers.lost if pod.has_ended and not _was_stopped(pod)]
     times = [_find_end(pod, job.now) for pod in failed]
     ended = [time for time in times if time is not None]
+    # The first loss of a complete group is replaced at once; only pods that fail again while it starts are delayed.
     if not ended or job.were_all_up:
         return job.now
     return max(ended) + timedelta(seconds=grow(1, losses.rounds, limit=REPLACEMENT_LIMIT_SECONDS))

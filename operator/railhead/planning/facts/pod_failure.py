@@ -88,8 +88,10 @@ def is_disruption(class_: FailureClass, reason: str) -> bool:
 def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
     """Why a terminated or deleted pod ended. `reported`: what its driver reported, if not in its message."""
     reported = pod.outcome.failure if pod.outcome and pod.outcome.failure else reported
+    # The driver knows best what happened, but for SIGTERM, of which the cluster knows the cause.
     if reported is not None and reported.class_ is not FailureClass.PREEMPTION:
         return reported
+    # No container ran, so neither exit code nor message is the driver's.
     if pod.is_refused:
         return Failure(FailureClass.STARTUP, NODE_REFUSED_POD, describe_refusal(pod))
     if pod.disruption is not None:
@@ -98,6 +100,7 @@ def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
         return reported
     if pod.reason == LossReason.OOM_KILLED:
         return Failure(FailureClass.OUT_OF_MEMORY, LossReason.OOM_KILLED, _describe_oom_kill(pod))
+    # The exit code carries the class where the termination message is lost.
     kind = FailureClass.of_exit_code(pod.exit_code)
     if kind is not None:
         return Failure(kind, kind.value, pod.message or f"Pod {pod.name} exited with code {pod.exit_code}")
@@ -148,6 +151,7 @@ def _explain(pod: PodView) -> tuple[str, str]:
         return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
     if pod.is_deleting:
         return LossReason.POD_DELETED, f"Pod {pod.name} was deleted"
+    # A driver that ends well writes its message first, so something else has ended the process.
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
@@ -241,6 +245,8 @@ def _build_status(
 
 def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
     """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
+    # For these classes no rule may change what follows: another head owns the run, or the job itself has asked for the
+    # end.
     if not failure.class_.policy.can_have_rule:
         return failure, ""
     rules = build_rules(spec)

@@ -88,6 +88,7 @@ def merge_pod_set(
     selector = {key: value for flavor in flavors for key, value in flavor.node_labels.items()}
     tolerations = [each for flavor in flavors for each in flavor.tolerations]
     tolerations += [each for update in updates for each in update.tolerations]
+    # A flavor and a check may have the same toleration, and models are not hashable.
     once_each = {each.model_dump_json(): each for each in tolerations}.values()
     return PodSetAdmission(
         name=name,
@@ -116,6 +117,7 @@ def _merge(
     merged = dict(given)
     for update, values in added:
         for key, value in values.items():
+            # Two admission checks may ask for the same value, and only a different one is a conflict.
             known = merged.get(key, own.get(key))
             if known is not None and known != value:
                 message = f"Admission check {update.check} sets {what} {key}={value[:63]} for pods of pod set "

@@ -34,10 +34,12 @@ def find_share(job: Job, problem: Problem) -> Share | None:
     found = _EXCEEDED.search(problem.message)
     if problem.reason != QUOTA_EXCEEDED or found is None:
         return None
+    # The quota names no role, so the pod's name in front of its words tells which pod was refused.
     is_head = f"Pod {names.head_name(job.name, job.uid, job.attempt)} " in problem.message
     requested = _read(found[2])
     limited = _read(found[3])
     needed = {name: _count_pods(job, name, is_head=is_head) * amount for name, amount in requested.items()}
+    # Of several resources the scarcest decides.
     percents = [_percent(needed[name], limited[name]) for name in needed.keys() & limited.keys()]
     return Share(found[1], max(percents, default=0))
 
@@ -60,6 +62,7 @@ def _read(text: str | None) -> dict[str, Decimal]:
 
 
 def _percent(needed: Decimal, limit: Decimal) -> int:
+    # A quota of 0 is how administrators forbid a resource.
     if limit <= 0:
         if needed > 0:
             return WHOLE + 1

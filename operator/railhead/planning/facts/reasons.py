@@ -117,6 +117,7 @@ def read_admission_reason(kind: str, message: str) -> str:
         match = pattern.search(message)
         if match is not None:
             found.append((match.start(), row, reason))
+    # The earliest match, and of those at the same place the first row.
     *_, reason = min(found, default=(0, 0, ""))
     if reason == QUOTA_EXCEEDED and kind != "Pod":
         # Whether a job fits into the quota does not follow from the number of its other objects, which are few.

@@ -47,6 +47,7 @@ def change_by_report(report: Report, status: JobStatus, *, nodes: Mapping[str, s
     # Without news the report only shows that the driver is alive.
     if is_news:
         status = replace_status(status, progress=progress)
+    # An earlier driver, or one before its storage is checked, reports none, and that takes none away.
     if _is_uri(report.run_uri):
         status = replace_status(status, run_uri=report.run_uri)
     if is_link(report.tracker_url):
@@ -160,6 +161,7 @@ def _choose_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt
     Returns that of the status if the driver says nothing.
     """
     known = status.best_checkpoint
+    # An empty object says that no kept checkpoint has a score; None says that the driver does not know yet.
     if best == NO_CHECKPOINT:
         return None
     if best is None or not _is_usable(best) or not 0 < best.attempt <= attempt:

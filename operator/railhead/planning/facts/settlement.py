@@ -30,7 +30,8 @@ from railhead.planning.facts.reasons import GIVEN_UP, NODE_REFUSED_POD, RELEASED
 from railhead.planning.facts.suspects import is_of_new_node
 from railhead.planning.job import Job
 
-IN_A_ROW = 3  # OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault
+# OOM kills, or terminations by the kubelet, without a new checkpoint: then the job is at fault.
+IN_A_ROW = 3
 
 
 def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
@@ -39,6 +40,7 @@ def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
     Terminations by the kubelet in a row are the job's own fault, and a rule of spec.failurePolicy may decide what
     follows.
     """
+    # Only an eviction for what the pod itself used; other disruptions have other reasons (`choose_loss_reason`).
     is_eviction = failure.reason == LossReason.TERMINATION_BY_KUBELET
     if is_eviction and not _has_new_checkpoint(job, committed) and _count_evictions(job) + 1 >= IN_A_ROW:
         failure = blame_application(failure, times=IN_A_ROW)
@@ -68,6 +70,7 @@ class Settlement:
         failure = self.failure
         if failure.action == RESTART_AND_IGNORE:
             return Payer.IGNORED
+        # Before disruptions: a failure of hardware is never one, and the node is avoided from now on.
         if self._is_of_new_node:
             return Payer.NOBODY
         if is_disruption(failure.class_, failure.reason):
@@ -156,6 +159,7 @@ class Settlement:
         restarts = self.job.status.restarts
         in_a_row = restarts.without_progress
         disruptions = restarts.disruptions
+        # A checkpoint is progress whoever pays, so the row ends with it.
         if self.job.has_committed and not self._is_early_hang:
             in_a_row = 0
         elif self.payer is Payer.INFRASTRUCTURE:
@@ -216,6 +220,7 @@ class Settlement:
         earlier = _list_attempts_since_checkpoint(self.job)
         if is_disruption(self.failure.class_, self.failure.reason):
             return sum(_was_disrupted(attempt) for attempt in earlier)
+        # Counted from status.attempts, which is bounded, but by more than it takes to reach the longest delay.
         return sum(attempt.class_ == self.failure.class_ for attempt in earlier)
 
 

@@ -39,5 +39,7 @@ def is_of_new_node(status: JobStatus, failure: FailureStatus) -> bool:
 def _was_avoided(node: AvoidedNode, failed_at: datetime | None) -> bool:
     """Whether the job avoided it before this failure, and not only because of it."""
     since = parse_time(node.since)
+    # The list is updated in the write that records the failure, so a later pass finds the node in it for this very
+    # failure.
     is_of_this_failure = node.times == 1 and failed_at is not None and since is not None and since >= failed_at
     return node.times > 0 and not is_of_this_failure

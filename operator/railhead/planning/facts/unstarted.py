@@ -30,7 +30,8 @@ MINORITY_SECONDS = 240
 ERROR_LIMIT_SECONDS = 600
 SLOW_SECONDS = 1800
 SLOW_LIMIT_SECONDS = 14_400
-ROUNDS_AT_ONCE = 4  # in a row, before the times of errors grow
+# In a row, before the times of errors grow.
+ROUNDS_AT_ONCE = 4
 # After half or the first of the workers have started: then the Events of each other pod are read.
 EARLY_LOOK_SECONDS = 30
 LATE_LOOK_SECONDS = 120
@@ -125,11 +126,13 @@ def find_look_time(job: Job) -> datetime | None:
 
 def list_unstarted(job: Job) -> list[Unstarted]:
     """Returns the pods that wait on their nodes although others have started, each with its time."""
+    # The cheap conditions first: this is asked several times in each pass.
     if not job.not_started or not job.spec.avoids_nodes or job.is_attempt_lost:
         return []
     starts = _find_starts(job)
     if starts is None:
         return []
+    # A pod whose delete is denied stays where it is, so there is nothing to be decided about it.
     waiting = (pod for pod in job.not_started if pod.node and not pod.has_begun and pod.name not in job.denied)
     found = (_judge(job, pod, starts) for pod in waiting if starts.nodes != {pod.node})
     return [each for each in found if each is not None]
@@ -166,6 +169,7 @@ def _judge(job: Job, pod: PodView, starts: _Starts) -> Unstarted | None:
     has_error = pod.problem is not None
     if placed is None or (pod.role == HEAD and not is_head_like_workers(job.spec)):
         return None
+    # An invalid name or a missing Secret fails on every node, so replacing the pod would blame a healthy one.
     if has_error and not _may_be_of_node(job, pod):
         return None
     times = []
@@ -184,6 +188,7 @@ def _may_be_of_node(job: Job, pod: PodView) -> bool:
     mounts = job.mounts_of(job.attempt)
     if problem is None or problem.reason not in OF_ONE_NODE or _MISSING_OBJECT.search(problem.message):
         return False
+    # A mount of ours that is missing is missing on every node, and `decide_uncreated_pods` makes it again.
     return not any(name and name in problem.message for name in (mounts.driver, mounts.input, mounts.secret))
 
 

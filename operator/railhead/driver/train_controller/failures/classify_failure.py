@@ -31,7 +31,8 @@ class FailureOrigin(Enum):
 FOUND_HANGS = (RankErrorKind.STUCK, RankErrorKind.STEPLESS)  # by the driver
 FOUND_BY_DRIVER = (*FOUND_HANGS, RankErrorKind.RULED_OUT, RankErrorKind.RULED_AGAIN)  # no rank has raised them
 NOT_RETURNED = "TrainFunctionNotReturned"
-UNEXPLAINED_LIMIT = 10  # infrastructure failures in a row while all nodes are alive
+# Infrastructure failures in a row while all nodes are alive.
+UNEXPLAINED_LIMIT = 10
 SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
 
 
@@ -192,7 +193,8 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory)
         return False
     if not is_infrastructure(facts, failure):
         return history.may_restart
-    if is_of_broken_gpu(failure) and facts.source != FailureOrigin.STARTUP:  # the other pods are as good as before
+    # The other pods are as good as before.
+    if is_of_broken_gpu(failure) and facts.source != FailureOrigin.STARTUP:
         return history.is_allowed and history.unexplained <= UNEXPLAINED_LIMIT
     if failure.class_.policy.needs_new_pods and not facts.is_explained:
         return history.may_restart and max(history.same, history.hangs) < SAME_LIMIT

@@ -70,7 +70,8 @@ def _explain(error: RankError, report: PodReport, *, has_trained: bool) -> RankE
         return error
     kind = find_kind(report.words, has_trained=has_trained)
     if error.kind == RankErrorKind.RAISED and kind != RankErrorKind.SHARED_MEMORY:
-        kind = None  # an error of its own, whatever else its runtimes said
+        # An error of its own, whatever else its runtimes said.
+        kind = None
     if not report.words or (error.kind == RankErrorKind.RAISED and not kind):
         return error
     return replace(error, kind=kind or error.kind, text=f"{quote_words(report.words)} ({error.text})")

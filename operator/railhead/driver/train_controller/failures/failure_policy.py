@@ -91,7 +91,8 @@ class RetryDecider:
             if classify_failure.is_of_broken_gpu(found):
                 _give_up_pods((found.suspect_pod, *facts.lost_pods), box, self._group)
         what = "restarting the worker group" if is_retry else "the run ends"
-        with contextlib.suppress(Exception):  # the user's callbacks run in this process and share its streams
+        # The user's callbacks run in this process and share its streams.
+        with contextlib.suppress(Exception):
             log(f"{found.class_}: {found.message}; {what}")
         return is_retry
 
@@ -167,7 +168,8 @@ def _find_awaited_workers(error: BaseException) -> int:
 def add_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
     """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
-    with contextlib.suppress(Exception):  # the group is not active
+    # The group is not active.
+    with contextlib.suppress(Exception):
         ranks = [each.rank for each in errors if each.kind not in (RankErrorKind.DIED, RankErrorKind.KILLED_FOR_MEMORY)]
         workers = group.worker_group
         if workers is not None:

@@ -37,7 +37,8 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
     """Translates what fit() raised into the failure's facts, by class names, which are the same in all Ray versions
     that we support."""
     names = list_class_names(error)
-    if "NCCLHangError" in names:  # Ray's own detector; it names no rank
+    # Ray's own detector; it names no rank.
+    if "NCCLHangError" in names:
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.UNANSWERED, _cut(error)),))
     decided = translate_health_decision(error)
     if decided is not None:
@@ -48,7 +49,8 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
         return FailureFacts(FailureOrigin.WORKERS, errors, text=_cut(error))
     if "PreemptionError" in names:
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.PREEMPTED, _cut(error)),))
-    if _is_memory(error):  # Ray's monitor killed the controller: the head pod is too small
+    # Ray's monitor killed the controller: the head pod is too small.
+    if _is_memory(error):
         text = f"the head pod ran out of memory (spec.head.resources): {_begin(error)}"
         return FailureFacts(FailureOrigin.CONTROLLER, (RankError(-1, RankErrorKind.KILLED_FOR_MEMORY, text),))
     inner = getattr(error, "controller_failure", error)
@@ -62,7 +64,8 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
     if isinstance(inner, OSError) and "RayError" not in list_class_names(inner):
         # The fence or Ray's snapshot; the controller opens no other files. A folder that is missing is a mount that is.
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.STORAGE, describe_exception(inner)),))
-    if _is_memory(inner):  # what Ray Train runs on the workers' nodes before train_func
+    # What Ray Train runs on the workers' nodes before train_func.
+    if _is_memory(inner):
         return FailureFacts(FailureOrigin.WORKERS, (RankError(-1, RankErrorKind.KILLED_FOR_MEMORY, _begin(inner)),))
     if "RuntimeEnvSetupError" in list_class_names(inner):
         text = f"spec.runtimeEnv: Ray cannot set it up: {_without_traceback(inner)}"
@@ -110,7 +113,8 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
     if isinstance(error, TrainingError):
         kind = error.kind
         if error.text.startswith("ray.exceptions.") and any(phrase in error.text for phrase in _MEMORY_PHRASES):
-            kind = RankErrorKind.KILLED_FOR_MEMORY  # a task or an actor of Ray Data that the function waited for
+            # A task or an actor of Ray Data that the function waited for.
+            kind = RankErrorKind.KILLED_FOR_MEMORY
         elif error.text.startswith(_ACTOR_ERRORS) and _CLASS_OF_ACTOR.search(error.text):
             kind = RankErrorKind.ABANDONED
         elif kind == RankErrorKind.RAISED and not _EXITED.match(error.text):
