@@ -67,6 +67,7 @@ ACTIONS = {
 # with them if its failure policy ignores them.
 FAILURES = ("application", "restart in place", "hang", "kill for memory")
 LOSSES = ("restart in place", "hang", "remove worker", "remove head")  # of a group that trains
+INPUTS = ("configmaps", "secrets")
 IN_PLACE = (FailureClass.APPLICATION, FailureClass.HANG, FailureClass.HARDWARE, FailureClass.OUT_OF_MEMORY)
 MANY: dict[str, Any] = {"backoffLimit": 900, "noProgressLimit": 900}
 NONE: dict[str, Any] = {"backoffLimit": 0, "noProgressLimit": 0}
@@ -93,6 +94,9 @@ class Schedule:
         self._watchman = Watchman(self.world, operators=self.operators)
         self._faults = Faults(self._choose_fault, lambda: self._random.randrange(3))
         self._is_calm = False
+        # The removal of an input or a token (it is read first) was denied, and an operator was restarted later.
+        self._is_denied = False
+        self._is_forgotten = False
         self._skew = timedelta()
         self._operators: list[ModelOperator | None] = [None] * self.operators
         self._generation = 0
@@ -130,6 +134,8 @@ class Schedule:
         kinds: tuple[Fault, ...] = (CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, *CODES)
         fault = self._random.choice(kinds)
         self.done[str(fault)] += 1
+        if call.verb in ("get", "delete") and call.plural in INPUTS and fault in CODES:
+            self._is_denied = True
         return fault
 
     def _wall(self) -> datetime:
@@ -235,6 +241,7 @@ class Schedule:
         operator = self._operators[number]
         if operator is not None and not operator.client.is_dead:
             return operator
+        self._is_forgotten = self._is_forgotten or self._is_denied
         operator = ModelOperator(
             self.world.api,
             self._faults,
@@ -313,7 +320,7 @@ class Schedule:
             await operator.reconcile()
 
     def _check(self) -> None:
-        check_end(self.world)
+        check_end(self.world, may_leave_inputs=self._is_forgotten)
         check_stuck_pods(self.world)
         check_counters(self.world)
         check_drivers(self.world)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from railhead.contract import job_input
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.contract.job_input import DASHBOARD_PORT
 from railhead.driver.container.pod_processes import list_descendants, read_process_table
-from railhead.driver.ray.dashboard_process import NAME
 from tests.ray.pods import Pods, make_single_job
 from tests.strangers import ask_as_stranger, describe, find_listeners, is_root
 
@@ -96,7 +96,7 @@ def test_the_dashboard_asks_for_the_token_and_a_job_survives_its_end(tmp_path: P
     job = make_single_job(train_loop_config={"stop": str(stop)}, has_dashboard=True)
     with Pods(tmp_path, job, source={"user.py": WAITING}) as pods:
         pods.start(workers=1, env={"PYTHONPATH": str(packages)})
-        pods.wait_until(lambda: f"{NAME} runs" in pods.read_log())
+        pods.wait_until(lambda: f"{job_input.DASHBOARD} runs" in pods.read_log())
         head = pods.addresses["head"]
         for method, path in CLOSED:
             assert ask(head, path, method=method)[0] == 401, path
@@ -112,7 +112,7 @@ def test_the_dashboard_asks_for_the_token_and_a_job_survives_its_end(tmp_path: P
             answered = {answer.question for answer in answers if answer.is_answered}
             assert answered <= {PAGE}, describe(each, answers)
         os.kill(main, signal.SIGKILL)
-        pods.wait_until(lambda: f"{NAME} was killed by SIGKILL" in pods.read_log())
+        pods.wait_until(lambda: f"{job_input.DASHBOARD} was killed by SIGKILL" in pods.read_log())
         stop.touch()
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         assert pods.read_outcome().metrics == {"epoch": "1"}
@@ -127,5 +127,5 @@ def test_a_job_whose_image_lacks_the_dashboard_says_so_and_trains(tmp_path: Path
         pods.start(workers=1)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
-    assert f"{NAME} does not run: spec.image lacks packages that it needs (No module named" in log
+    assert f"{job_input.DASHBOARD} does not run: spec.image lacks packages that it needs (No module named" in log
     assert "install ray[default] in the image, or remove spec.ray.dashboard" in log

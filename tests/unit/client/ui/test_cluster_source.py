@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from railhead.client.cluster.connection import Target, open_cluster
-from railhead.client.cluster.job_losses import JobLosses
 from railhead.client.cluster.job_rows import JobNumbers
 from railhead.client.exit_codes import ClientError, ExitCode
 from railhead.client.run.open_run import ReaderNeeded
 from railhead.client.ui.cluster_source import ClusterSource
 from railhead.client.ui.page_source import TrainJobName
+from railhead.contract.loss_rate import JobLosses
 from railhead.json_object import Object
 from tests.unit.cli.api_server import serve
 from tests.unit.client.jobs import make_job, make_pod, make_running
