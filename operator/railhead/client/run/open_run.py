@@ -64,9 +64,7 @@ async def open_run(
     if is_own:
         folder = choose_own_folder(job)
     if "://" in folder:
-        uri = check_store(folder, read_endpoints(endpoints, os.environ))
-        # pyarrow asks where the bucket is, for ten seconds if there is no answer, in which all of a page would stand.
-        yield await asyncio.to_thread(StoreFiles.open, uri)
+        yield await _open_store(folder, endpoints)
         return
     if is_here(job, folder):
         yield open_path(folder)
@@ -83,6 +81,12 @@ async def open_run(
         raise ReaderNeeded(f"no pod that runs mounts {folder}; a reader's pod must be started")
     async with run_reader(cluster, build_reader(job, folder=folder, image=reader_image), say) as reader:
         yield _read_in(reader, CONTAINER, folder, command)
+
+
+async def _open_store(folder: str, endpoints: Sequence[str]) -> StoreFiles:
+    uri = check_store(folder, read_endpoints(endpoints, os.environ))
+    # pyarrow asks where the bucket is, for ten seconds if there is no answer; until then the whole page would stop.
+    return await asyncio.to_thread(StoreFiles.open, uri)
 
 
 def _read_in(pod: str, container: str, folder: str, command: tuple[str, ...]) -> ProcessFiles:

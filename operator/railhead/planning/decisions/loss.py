@@ -128,8 +128,8 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
     faulty = find_own_fault(job)
     if faulty is not None and losses.own_fault >= IN_A_ROW:
         return blame_application(explain_loss(job, faulty), times=losses.own_fault)
-    # Replacing the pods would be a disruption, which the limit does not allow any more; a lost attempt lets `settle`
-    # say so.
+    # Replacing the pods would be a disruption, which the limit does not allow any more; `settle` reports that of a
+    # lost attempt.
     if is_disruption_limit_reached(job) and is_disrupted(job):
         return _explain_any(job, slots)
     if lost and losses.rounds > ROUNDS_WITHOUT_CHECKPOINT:

@@ -125,7 +125,7 @@ def decide_next_attempt(job: Job) -> Decision | None:
     remains = _list_awaited(job)
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
-    # Not `settle`: blame and rules were applied when the attempt was lost, and stand in the failure.
+    # Not `settle`: blame and rules were applied when the attempt was lost, and the failure has the result.
     settlement = Settlement(job, failure, job.status.newest_index)
     if settlement.next_attempt_at > job.now:
         return _wait_until(job, failure, settlement.next_attempt_at)

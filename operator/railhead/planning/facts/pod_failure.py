@@ -151,7 +151,7 @@ def _explain(pod: PodView) -> tuple[str, str]:
         return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
     if pod.is_deleting:
         return LossReason.POD_DELETED, f"Pod {pod.name} was deleted"
-    # A driver that ends well writes its message first, so something else has ended the process.
+    # A driver that succeeds writes its message first, so something else has ended the process.
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
