@@ -61,7 +61,7 @@ def read_history(files: Mapping[str, bytes], *, job: str | Collection[str] = "")
         if segment.header is not None:
             parts.append(_Part(name, segment.header, segment.records))
     ordered = _order(parts)
-    # The last header of a head counts all.
+    # The last header of a head counts all that it has dropped.
     dropped = {part.get_head(): part.header.dropped for part in ordered}
     every = max((part.header.every for part in parts), default=1)
     return History(tuple(record for part in ordered for record in part.records), skipped, sum(dropped.values()), every)

@@ -134,7 +134,8 @@ class Listener:
             try:
                 connection, _ = await loop.sock_accept(listening)
             except OSError as error:
-                # Such as too many open files.
+                # With too many open files, for example, accepting fails at once again; the pause keeps this from a busy
+                # loop.
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

@@ -262,7 +262,7 @@ def _are_named(items: Any) -> bool:
 
 
 def _check_mounts(mounts: Any) -> None:
-    # A builder reads only those of a list.
+    # The builder ignores mounts that are no list.
     if not isinstance(mounts, list):
         return
     for mount in mounts:

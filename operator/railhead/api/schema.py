@@ -86,7 +86,7 @@ def resolve(node: Schema, defs: Schema) -> Schema:
 
 
 def _free(out: Schema) -> Schema:
-    # Also a list or a string.
+    # A value of any form may also be a list or a string.
     is_of_any_form = out.get("anyForm", False)
     kept: Schema = {"x-kubernetes-preserve-unknown-fields": True, **({} if is_of_any_form else {"type": "object"})}
     kept.update({k: out[k] for k in ("description", "maxProperties") if k in out})

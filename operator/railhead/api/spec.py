@@ -27,8 +27,8 @@ from railhead.contract.failure import POLICIES
 GRACE_SECONDS = 60
 GRACE_SECONDS_OF_GPUS = 600
 # defaults of backoffResetSeconds
-RESET_SECONDS = 21_600  # of a job with at most so many GPUs, or workers without GPUs:
-# A larger one has as many failures by chance in a shorter time.
+RESET_SECONDS = 21_600  # of a job with at most RESET_SIZE GPUs, or workers without GPUs
+# A larger job has as many failures by chance in a shorter time.
 RESET_SIZE = 256
 LEAST_RESET_SECONDS = 600
 DRAIN_SECONDS_OF_GPUS = 30  # default of worker.drainSeconds with useGPU; else 0

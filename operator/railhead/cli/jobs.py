@@ -56,7 +56,7 @@ async def do_list(options: argparse.Namespace, cluster: Cluster, console: Consol
                 f"{row.name} is gone"
             )
         elif shown.get(key) != new:
-            # Otherwise no column has changed.
+            # Printed again only if a column has changed.
             shown[key] = new
             if options.output == "yaml":
                 console.line("---")

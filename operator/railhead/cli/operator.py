@@ -240,10 +240,10 @@ def _exit(*_: object) -> NoReturn:
 
 
 def do_operator(options: argparse.Namespace) -> int:
-    # Until the event loop handles it; process 1 of a container ignores it else.
+    # Process 1 of a container ignores SIGTERM unless it has a handler; the event loop installs its own later.
     signal.signal(signal.SIGTERM, _exit)
     if options.kubeconfig:
-        # For kopf's own login.
+        # kopf logs in by itself, and takes the kubeconfig from here.
         os.environ["KUBECONFIG"] = options.kubeconfig
     import asyncio
 

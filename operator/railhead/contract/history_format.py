@@ -78,7 +78,7 @@ class Header:
         dropped = values.get("dropped")
         if not isinstance(kind, str) or not isinstance(job, str):
             return None
-        # Bool is an int, too.
+        # `isinstance` would take True for a number.
         if type(every) is not int or type(dropped) is not int:
             return None
         return Header(kind, job, every, dropped)

@@ -88,7 +88,7 @@ def change_process() -> None:
     sys.setrecursionlimit(MOST_CALLS)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    # What is imported stays.
+    # What is imported by now stays, so that no collection need look at it again.
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
 
@@ -142,7 +142,7 @@ def _build_parts(config: OperatorConfig, client: KubeClient) -> Parts:
     job_watches = [WatchState(TRAIN_JOB, namespace) for namespace in config.watch_namespaces or (None,)]
 
     def on_change(namespace: str, old: JobStatus, new: JobStatus) -> None:
-        # Otherwise each replica would count it.
+        # Counted by the leader only: each replica sees the change.
         if leadership.is_leading():
             metrics.count_change(namespace, old, new)
 

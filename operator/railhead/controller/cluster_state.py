@@ -84,7 +84,7 @@ class ClusterState:
         metadata = raw.get("metadata") or {}
         known = read_key(raw)
         old = self._store.job(known)
-        # Another operator's since the write.
+        # The labels were changed, so the job is another operator's since this write.
         if not self._selector.matches(metadata.get("labels") or {}):
             if old is None or old.version < version_of(raw):
                 self._store.drop_job(known, str(metadata.get("uid")), version=version_of(raw))

@@ -294,7 +294,7 @@ class Executor:
 
     async def _make_shared(self, key: JobKey, uid: str, create: Create) -> str:
         body = dict(create.build())
-        # Most likely it exists.
+        # Read first, since a shared child exists in most passes.
         with contextlib.suppress(Gone):
             return uid_of(await self._adopt_existing(key, uid, create, _choose_kind(create, body), body))
         return await self._send(key, uid, create, body)

@@ -76,7 +76,7 @@ class JobGauges(Collector):
             namespace = record.key.namespace
             phases[namespace, record.phase or "Pending"] += 1
             _keep_earliest(queued, namespace, record.queued_since)
-            # Otherwise it rests: it is finished or suspended.
+            # A job without its content rests: it is finished or suspended.
             if isinstance(record.kept, Content):
                 signs = read_signs(record.kept.status)
                 warnings.update((namespace, type_) for type_ in signs.warnings)

@@ -46,7 +46,7 @@ async def fetch_pages(
         token = text(metadata, "continue")
         if not token:
             return
-        # Or it would be kept while the next one is read.
+        # Freed here, or it would be in memory while the next page is read.
         del page
 
 

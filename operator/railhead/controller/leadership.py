@@ -208,11 +208,11 @@ class Elector(Leadership):
         try:
             await self._within_lead(self._patch_as_holder({"renewTime": micro_now()}))
         except (Gone, Denied) as error:
-            # It is another's, or may be.
+            # The Lease is another's, or may be.
             if isinstance(error, Gone) or error.status == TEST_FAILED:
                 self._resign()
             raise
-        # Otherwise a later renewal has already failed.
+        # A process that is no holder any more has failed a later renewal already.
         if self._is_holder:
             self._lead(began)
 

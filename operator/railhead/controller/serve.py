@@ -23,7 +23,7 @@ def open_socket(listen: str) -> socket.socket:
         found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, place = found[0]
         return socket.create_server(place, family=family, backlog=BACKLOG)
-    # Not where the kernel runs without IPv6.
+    # A kernel without IPv6 has no socket for both families.
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", address.port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG)
     return socket.create_server(("", address.port), backlog=BACKLOG)

@@ -39,7 +39,7 @@ def _holds_run(other: JobRecord, record: JobRecord) -> bool:
     if other.attempt > 0:
         return True
     if other.phase in RESTING or other.is_deleting:
-        # It may never begin.
+        # A job at rest may never begin, so nobody waits for it.
         return False
     return (other.created, other.uid) < (record.created, record.uid)
 
@@ -241,7 +241,7 @@ class Store:
         """A pod was added, modified or deleted; returns the key of its job."""
         before = old.owner if old is not None else NO_OWNER
         after = new.owner if new is not None else NO_OWNER
-        # Gone, or orphaned by --cascade=orphan.
+        # Its owner changes when it is deleted, or orphaned by --cascade=orphan.
         if old is not None and before.uid and before != after:
             self._forget_pod(before, old.view.name)
         if new is not None and after.uid:

@@ -118,7 +118,7 @@ def hide_values(message: str) -> str:
     at = 0
     for found in _QUOTES_VALUE.finditer(message):
         if found.end() < at:
-            # Within a value that is hidden already.
+            # This match is within a value that is hidden already.
             continue
         end = _find_end(message, found.end())
         if end is not None:

@@ -111,7 +111,7 @@ class View(Generic[Record]):
 
     def put(self, obj: Object) -> None:
         """Stores an object, unless a newer version or its deletion is already known."""
-        # Otherwise the last list contains it, or it was deleted by then.
+        # An older version is in the last list already, or was deleted by then.
         if version_of(obj) > self._listed:
             self._put(*self.read(obj))
 

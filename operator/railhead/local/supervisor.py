@@ -236,7 +236,7 @@ def run(supervisor: Supervisor, *, outlives_parent: bool) -> int:
 
     def on_signal(number: int, _: FrameType | None) -> None:
         for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # It already stops: once is enough.
+            # A second signal would interrupt the stop that the first one has begun.
             signal.signal(sig, signal.SIG_IGN)
         raise StopSignal(signal.Signals(number).name)
 

@@ -132,7 +132,7 @@ class PodView:
     def gone_by(self) -> datetime | None:
         """When a pod being deleted should be gone: at the end of its grace period, plus a margin. A long grace period
         is for a last checkpoint, which a node that does not respond is not likely to finish."""
-        # deletionTimestamp is the end of the grace period, not its begin, so a waived part is subtracted from it.
+        # deletionTimestamp is the end of the grace period, not its beginning, so a waived part is subtracted from it.
         waived = max(self.grace_seconds - SILENT_GRACE_SECONDS, 0) if self.is_silent else 0
         return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
 

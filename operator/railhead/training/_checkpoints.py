@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 LOOK_SECONDS = 2.0  # between two looks of the ranks at each other, which is also how far apart they receive a notice
-# Without a look, however fast they are: later ones may be slower.
+# So many steps at most without a look, however fast they are: later ones may be slower.
 MAX_STEPS = 100
 
 

@@ -25,9 +25,9 @@ from railhead.training._storage_files import StorageWriter, WriteProgress
 State = Union[Dict[str, Any], Callable[[], Dict[str, Any]]]
 Metrics = Union[None, Dict[str, Any], Callable[[], Dict[str, Any]]]
 
-# In a call of the storage without progress, after which a save is given up.
+# A save is given up after so many seconds in a call of the storage without progress.
 STUCK_SECONDS = 300.0
-# At least: a file is flushed in one call, which may take this long more.
+# A file is flushed in one call, so a save gets as much more time as its size takes at this rate.
 FLUSH_BYTES_PER_SECOND = 50e6
 # Saves that still hold a copy of the state, after which no other begins.
 MOST_GIVEN_UP = 2
@@ -174,7 +174,7 @@ class PacedSaves:
         if is_being_written:
             return
         self._running = None
-        # On all ranks: torch tells each of them.
+        # This raises on all ranks, since torch tells each of them.
         if running.has_failed:
             running.raise_error()
         self._commit(running)
@@ -204,7 +204,7 @@ class PacedSaves:
             self._running = None
             # Its thread may still be in a collective of this one.
             self._write_group = None
-            # And may still read that one.
+            # That thread may also still read the copy, so the next save gets another one.
             self._copy = StateCopy()
 
     def _explain_stuck(self, running: BackgroundSave) -> None:

@@ -13,10 +13,10 @@ from railhead.contract.loss_rate import NO_LOSSES, LossHistory
 Every = Union[Literal["auto", "continuous"], float]
 
 STALL_SHARE = 0.01  # of the time between two saves: training does not wait longer for "auto"
-# Likewise, of the time in which "auto" writes: the storage has others to serve.
+# Of the time between two saves of "auto": it writes no longer than that, since the storage has others to serve.
 WRITE_SHARE = 0.5
 LEAST_SECONDS = 30.0  # between two saves of "auto", however cheap they are
-# Saves: one that met a busy moment is forgotten after two better ones.
+# So many saves: one that met a busy moment is forgotten after two better ones.
 REMEMBERED = 3
 
 

@@ -23,7 +23,7 @@ class StateCopy:
         """Returns a copy of the state; the one before it is lost. Other tensors get new memory."""
         described = _describe(state)
         if self._memory is None or described != self._described:
-            # Before there is another one.
+            # Freed before the next one is allocated, or both would be in memory at once.
             self._memory = None
             memory = _create_cpu_state_dict(state, pin_memory=torch.cuda.is_available())
             self._memory = {key: _own(inner, state[key]) for key, inner in memory.items()}

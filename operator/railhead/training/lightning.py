@@ -47,7 +47,7 @@ class TrainJobCallback(pl.Callback):
         total = trainer.estimated_stepping_batches
         self._step = trainer.global_step
         self._total = int(total) if 0 < total < float("inf") else None
-        # Otherwise torch.compile was applied to it.
+        # A module with a compiler context was compiled by torch.compile, and gets no marks.
         if getattr(pl_module, "_compiler_ctx", None) is None:
             self._end_marks = mark_forward_passes(pl_module)
 

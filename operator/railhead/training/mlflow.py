@@ -47,7 +47,7 @@ def start_run(
         tags = {**(tags or {}), TAG: run_id}
         run_name = run_name or run_id
     if known:
-        # A user may have renamed it.
+        # A user may have renamed the run, and a name given here would undo that.
         run_name = None
     run = mlflow.start_run(
         run_id=known or None,

@@ -69,7 +69,7 @@ def read_lines(data: bytes, since: str = "") -> Iterator[str]:
     A segment may expand to a hundred times its size, or to a thousand times if a job has made it to: it is never whole
     in memory, and a line of more than LINE_CHARACTERS is printed in parts.
     """
-    # That of a line without one is that of the line before.
+    # A line without a time has that of the line before.
     time = ""
     for line in _read_raw_lines(data):
         stamp = _STAMP.match(line)

@@ -180,7 +180,7 @@ def _inspect(file: BinaryIO, name: PurePosixPath, size: int) -> dict[str, int] |
     file.seek(0)
     if head.startswith(b"PK\x03\x04"):  # torch.save, numpy.savez
         return _check_archive(file, size)
-    # So begins a pickle of an older torch.
+    # A pickle of an older torch, which begins with \x80, is no archive either.
     if name.suffix in (".pt", ".pth", ".npz") and not head.startswith(b"\x80"):
         raise ValueError("it is not a zip archive" if head else "it is empty")
     if name.suffix == ".safetensors":

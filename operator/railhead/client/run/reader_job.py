@@ -172,7 +172,7 @@ async def _find_node(cluster: Cluster, claim: str) -> str:
 async def _isolate(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> None:
     """Whoever may not create NetworkPolicies reads without one, as all pods of the namespace run without."""
     try:
-        # That of an earlier command.
+        # A Conflict means that an earlier command has left its policy, which serves this one.
         with suppress(Conflict):
             await cluster.client.create(NETWORK_POLICY, build_policy(reader), namespace=cluster.namespace)
     except Denied as error:

@@ -113,7 +113,7 @@ class JobView:
     def _open(self, event: ValueChangeEventArguments[str | ui.tab | ui.tab_panel | None]) -> None:
         name = next((each for each in self.tabs if each == event.value), "")
         if not name:
-            # Not by the viewer.
+            # The page itself has changed the tab, so the address stays.
             return
         query = "" if name == "overview" else f"?{urlencode({'tab': name})}"
         ui.navigate.history.replace(f"{self._read_address()}{query}")

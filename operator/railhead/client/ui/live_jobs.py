@@ -99,7 +99,7 @@ class LiveJobs(Versioned):
             return
         known = self._records.get(key)
         if known is not None and known[1] == new:
-            # No column has changed.
+            # No column has changed, so there is no news for the viewers.
             return
         self._gone.pop(key, None)
         self._records[key] = (self.version + 1, new)

@@ -84,7 +84,7 @@ class LogsTab:
         choices = {LIVE: "Live", **{number: f"{number}, archived" for number in reversed(numbers)}}
         chosen = LIVE
         if isinstance(snapshot, PastSnapshot):
-            # It has no pods.
+            # A job that is gone has no pods to follow.
             del choices[LIVE]
             chosen = next(iter(choices), LIVE)
             self._wish = LogWish(attempt=chosen)

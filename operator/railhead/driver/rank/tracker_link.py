@@ -56,5 +56,5 @@ def _find_wandb_link() -> str:
             return ""
         return clean_link(run.url or "")
     except Exception:
-        # Another version of it, half imported, or the user's own module of this name.
+        # The module may be of another version, half imported, or the user's own one of this name.
         return ""

@@ -138,7 +138,7 @@ def drop_repeated(manager: CheckpointManager) -> str:
     older = [each for each in results if each is not latest and each.checkpoint.path == latest.checkpoint.path]
     for each in older:
         results.remove(each)
-        # Its report's number, and its validation.
+        # Ray keeps the number of its report and its validation beside it.
         for known in vars(manager).values():
             if isinstance(known, dict):
                 known.pop(each.checkpoint, None)

@@ -110,7 +110,7 @@ def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list
 
 def _bind(port: int) -> socket.socket:
     """Takes the port at every address of the pod, in both families. Raises OSError if anything has it."""
-    # The kernel runs without IPv6.
+    # A kernel without IPv6 has no socket for both families.
     if not socket.has_dualstack_ipv6():
         bound = socket.socket()
     else:

@@ -160,7 +160,7 @@ def _refuse_below(folder: RunFolder, claim: Claim, others: Iterable[Claim]) -> N
 def _name_owner(folder: RunFolder, claim: Claim) -> str:
     """Returns the job's name, which its claim has, and its uid."""
     name = b""
-    # The refusal matters more.
+    # The name is for the message only; the claim is refused without it as well.
     with contextlib.suppress(OSError):
         name = folder.read(f"{CLAIMS}/{claim}") or b""
     job = name[:317].decode(errors="replace")
@@ -211,6 +211,6 @@ def read_success(
 
 def forget_outcome(folder: RunFolder) -> None:
     """Call only behind the fence, by an attempt that is going to train."""
-    # No other attempt believes it.
+    # An outcome that stays does no harm: no other attempt believes it.
     with contextlib.suppress(OSError):
         folder.delete(OUTCOME)

@@ -17,9 +17,9 @@ from railhead.contract.history_format import Record
 from railhead.contract.numbers import name_not_finite
 from railhead.driver.messages.redaction import redact
 
-# Per report; with time, attempt and the like a line has at most 64 KiB.
+# Of the metrics of one report; with time, attempt and the like a line has at most 64 KiB.
 METRICS_BYTES = 64_000
-# In one report, and names: a value and its comma take two bytes.
+# Values of one report, and as many names: the shortest value and its comma take two bytes.
 _MOST_VALUES = 40_000
 _PYTHONS = (bool, int, float)
 _LARGEST = 10_000  # characters of a text, bits of a number

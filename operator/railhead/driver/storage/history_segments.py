@@ -166,7 +166,7 @@ def thin_out(run: PrivateFolder, *, most: int, spare: set[str]) -> None:
         if name is None:
             return
         if thinned is None or len(thinned) >= sizes[name]:
-            # It stays as it is.
+            # A segment that cannot be thinned keeps its size, so the others have less room.
             most -= sizes.pop(name)
         else:
             run.write(name, thinned)

@@ -169,7 +169,7 @@ class Deletions:
         except AttemptFailed:
             raise
         except Exception as error:
-            # Otherwise an upload may be filling it again by then.
+            # A folder with a name of the user's is not removed later: an upload may be filling it again by then.
             if is_named_by_ray(PurePosixPath(fs_path).name):
                 left_out.append(fs_path)
             yet = " yet" if fs_path in left_out else ""

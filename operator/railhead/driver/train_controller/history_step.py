@@ -58,7 +58,7 @@ class HistoryStep(ControllerStep):
         self._workers = workers
         folder = self._group.folder
         check = self._group.check_fence
-        # Otherwise this head has not claimed the run.
+        # Without a folder this head has not claimed the run, and may write nothing into it.
         if folder is not None and self._uploader is None:
             self._uploader = Uploader(functools.partial(self._upload, folder, check))
 

@@ -131,7 +131,7 @@ def _to_number(value: object) -> Optional[float]:
         try:
             value = value.item()  # type: ignore[attr-defined]  # checked
         except Exception:
-            # More than one element.
+            # A tensor of more than one element has no single value.
             return None
     if isinstance(value, numbers.Real):
         return float(value)
@@ -257,7 +257,7 @@ class _RateWatch(_Watch):
     def note(self, value: float, now: float) -> None:
         if not math.isfinite(value):
             return
-        # The count has begun again.
+        # A smaller value means that the count has begun again.
         if self._begin is None or value < self._value:
             self._begin = (now, value)
         self._value = value

@@ -51,7 +51,7 @@ class ProgressStep(ControllerStep):
     @never_raises("record progress")
     def after_state(self, name: str) -> None:
         progress = self._progress.with_ray_state(name)
-        # Now it is checked that all pods see the folder.
+        # From here on it is known that all pods see the folder.
         if progress.has_run:
             progress = replace(progress, run_uri=self._run_uri)
         self._change(progress)

@@ -66,7 +66,7 @@ class Group(ControllerStep):
     def read_processes(self) -> Mapping[int, Metadata]:
         """Returns them by rank. Ray may have replaced workers since the start; the last known after a shutdown."""
         if self.worker_group is not None:
-            # It is not active.
+            # Ray raises ValueError for a group that is not active.
             with contextlib.suppress(ValueError):
                 self.note_workers(self.worker_group.get_workers())
         return self._processes
@@ -132,7 +132,7 @@ def call_ranks(
         try:
             return RankAnswer(ray.get(reference))
         except Exception as error:
-            # Its process has exited.
+            # The process of this rank has exited, so there is no answer.
             return RankAnswer(error=error)
 
     return {rank: read(reference) for rank, reference in references.items()}

@@ -229,7 +229,7 @@ def build_flags(kubernetes: str) -> str:
 
 
 def _run(command: list[str], cwd: Path, *, log: Path, what: str, echo: Echo) -> None:
-    # In the folder that is removed whatever happens.
+    # Below the folder that is removed whatever happens, so that nothing of a build stays.
     temp = cwd / "tmp"
     temp.mkdir()
     env = {
@@ -271,7 +271,7 @@ def fetch(url: str, *, patience_seconds: float = LAST_PATIENCE_SECONDS) -> bytes
         with urllib.request.urlopen(url, timeout=patience_seconds) as answer:
             return bytes(answer.read())
     except (OSError, http.client.HTTPException) as error:
-        # Half a file is an HTTPException.
+        # A download that ends early raises an HTTPException.
         raise NotDownloaded(f"{url} cannot be downloaded: {error}") from None
 
 

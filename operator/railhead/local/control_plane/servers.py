@@ -242,7 +242,7 @@ def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
         with urllib.request.urlopen(url, context=context, timeout=5):
             return True
     except urllib.error.HTTPError as error:
-        # It holds the socket.
+        # An HTTPError holds its socket until it is closed.
         error.close()
     except OSError:
         pass

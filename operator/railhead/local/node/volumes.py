@@ -157,7 +157,7 @@ def mount_map(container: Object, volumes: Mapping[str, Path]) -> dict[str, str]:
             folder = volumes[mount["name"]]
             if mount.get("subPath"):
                 folder = folder / mount["subPath"]
-                # It may be a single file.
+                # A subPath that exists may be a single file, of which no folder can be made.
                 if not folder.exists():
                     folder.mkdir(parents=True)
             mounts[mount["mountPath"]] = str(folder)

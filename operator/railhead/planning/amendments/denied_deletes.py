@@ -29,7 +29,7 @@ def hold_back_deletes(observed: Observed, decision: Decision) -> Decision:
     removes = tuple(each for each in decision.removes if each.name not in denied)
     last = decision.last
     if removes != decision.removes:
-        # It records that all of them are gone.
+        # The last status records that all of them are gone, so it waits.
         last = None
     held = replace(
         decision,
@@ -49,7 +49,7 @@ def _ask_again(observed: Observed, decision: Decision) -> Decision:
     # What is created again under the same name must not be removed any more.
     known = {each.name for each in (*decision.removes, *decision.forgotten, *decision.creates)} | observed.denied
     denied = (each.remove for each in observed.denials if each.remove is not None and each.name not in known)
-    # That one is watched, and may be wanted again.
+    # A Workload is watched, and may be wanted again.
     again = tuple(each for each in denied if each.kind != "Workload")
     if not again:
         return decision

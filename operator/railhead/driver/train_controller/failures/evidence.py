@@ -70,7 +70,7 @@ def _explain(error: RankError, report: PodReport, *, has_trained: bool) -> RankE
         return error
     kind = find_kind(report.words, has_trained=has_trained)
     if error.kind == RankErrorKind.RAISED and kind != RankErrorKind.SHARED_MEMORY:
-        # An error of its own, whatever else its runtimes said.
+        # The function has raised an error of its own, whatever else its runtimes said.
         kind = None
     if not report.words or (error.kind == RankErrorKind.RAISED and not kind):
         return error

@@ -57,7 +57,7 @@ def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
     for rank, each in processes.items():
         nodes[each.node_id][rank] = each.pid
     found: dict[int, PodReport] = {}
-    # A node that has just left.
+    # A node that has just left answers nothing, and the others are asked all the same.
     with contextlib.suppress(Exception):
         task = ray.remote(num_cpus=0, max_retries=0)(read_pod)
         asked = [
