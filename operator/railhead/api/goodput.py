@@ -8,7 +8,7 @@ from pydantic import Field
 
 from railhead.api.model import StatusModel, time_field
 from railhead.contract.failure import FailureClass
-from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses, LossHistory
+from railhead.contract.loss_rate import LossHistory
 from railhead.contract.numbers import MAX_INT32
 
 MOST = 2**53 - 1  # exact in JSON numbers
@@ -84,10 +84,3 @@ class GoodputStatus(StatusModel):
         number = sum(self.interruptions.get(each.value, 0) for each in FROM_OUTSIDE)
         lost = self.lost_seconds
         return LossHistory(number, self.productive_seconds + lost.retrained + lost.checkpointing + lost.hanging)
-
-    @property
-    def job_losses(self) -> JobLosses:
-        """Returns what the job adds to the losses of its namespace's jobs: nothing without time on GPUs."""
-        if not self.gpu_seconds:
-            return NO_JOB_LOSSES
-        return JobLosses(self.losses.number, self.gpu_seconds)

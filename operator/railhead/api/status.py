@@ -22,6 +22,7 @@ from railhead.api.run_status import RunStatus
 from railhead.api.scheduling import ChosenGang
 from railhead.api.slow_ranks import SlowRanks
 from railhead.contract.failure import POLICIES, FailureClass
+from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.contract.report import (
     MAX_FINISHING,
     MAX_LOST_PODS,
@@ -396,6 +397,14 @@ class JobStatus(StatusModel):
     def is_resting(self) -> bool:
         """Whether the job is suspended or queued: it has no pods, and the next attempt begins from there."""
         return self.phase in RESTING
+
+    @property
+    def losses(self) -> JobLosses:
+        """Returns what the job adds to the losses of its namespace's jobs: nothing without time on GPUs."""
+        spent = self.goodput
+        if spent is None or not spent.gpu_seconds:
+            return NO_JOB_LOSSES
+        return JobLosses(spent.losses.number, spent.gpu_seconds)
 
     @property
     def is_finished(self) -> bool:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 from railhead.api import names
 from railhead.api.conditions import SUSPENDED
-from railhead.api.goodput import GoodputStatus
 from railhead.api.parsed_spec import InvalidSpec, JobKey, is_too_large, parse_spec
 from railhead.api.run_status import RunStatus
 from railhead.api.slow_ranks import list_spells
@@ -147,7 +146,7 @@ def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
         restored_by=str(labels.get(VELERO_RESTORE) or ""),
         has_run=status.attempt > 0 and (status.run is None or status.run.uid == uid),
         run_key=None if status.is_finished else _find_run_key(key, uid, raw, status),
-        losses=(status.goodput or GoodputStatus()).job_losses,
+        losses=status.losses,
         kept=kept,
     )
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 from datetime import datetime
 
 from railhead.api import names
+from railhead.api.namespace_losses import NamespaceLosses
 from railhead.api.parsed_spec import InvalidSpec, JobKey
 from railhead.api.spec import TrainJobSpec
 from railhead.api.status import RESTING, JobStatus
-from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
+from railhead.contract.loss_rate import JobLosses
 from railhead.controller.job_record import JobRecord, RunKey, read_key, record_job
 from railhead.controller.observe import NO_OWNER, Owner, PodRecord, has_own_name
 from railhead.controller.queues import Queues
@@ -65,7 +66,7 @@ class Store:
         self._drivers: Counter[tuple[str, str]] = Counter()  # unfinished jobs by namespace and driver
         self.avoided_nodes = 0
         self._runs: defaultdict[RunKey, set[JobKey]] = defaultdict(set)  # of unfinished jobs
-        self._losses: dict[str, JobLosses] = {}  # of all jobs there are, by namespace
+        self._losses = NamespaceLosses()  # of all jobs there are
         self.queues = Queues()
         self._pod_events: dict[str, PodEvents] = {}  # by the pod's uid
         self._tombstones = Tombstones()
@@ -114,7 +115,7 @@ class Store:
     def count_losses_of_others(self, key: JobKey) -> JobLosses:
         """Returns the losses of the other jobs in the namespace of this one. They are added up as jobs change: each
         report asks for them."""
-        known = self._losses.get(key.namespace, NO_JOB_LOSSES)
+        known = self._losses.sum_up(key.namespace)
         record = self._jobs.get(key)
         if record is None:
             return known
@@ -123,7 +124,7 @@ class Store:
     def _count(self, record: JobRecord | None, change: int) -> None:
         if record is None:
             return
-        self._add_losses(record, change)
+        self._losses.add(record.key.namespace, record.losses, times=change)
         if not record.is_finished:
             self.avoided_nodes += change * record.avoided_nodes
             place = (record.key.namespace, record.driver)
@@ -131,12 +132,6 @@ class Store:
             if not self._drivers[place]:
                 del self._drivers[place]
             self._count_run(record, change)
-
-    def _add_losses(self, record: JobRecord, change: int) -> None:
-        namespace = record.key.namespace
-        losses = self._losses.pop(namespace, NO_JOB_LOSSES).add(record.losses, times=change)
-        if losses != NO_JOB_LOSSES:
-            self._losses[namespace] = losses
 
     def _count_run(self, record: JobRecord, change: int) -> None:
         if record.run_key is None:

@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from railhead.api import conditions as types
-from railhead.api.status import JobStatus, parse_status
-from railhead.contract.loss_rate import ENOUGH, NO_JOB_LOSSES, JobLosses
+from railhead.api.status import parse_status
+from railhead.contract.loss_rate import ENOUGH, JobLosses
 from railhead.json_object import Object
 
 
 def read_losses(job: Object) -> JobLosses:
     """Returns those of one TrainJob."""
-    return count_losses(parse_status(job.get("status")))
-
-
-def count_losses(status: JobStatus) -> JobLosses:
-    """Returns those that a job's status counts."""
-    if status.goodput is None:
-        return NO_JOB_LOSSES
-    return status.goodput.job_losses
+    return parse_status(job.get("status")).losses
 
 
 def add_losses(each: Iterable[JobLosses]) -> JobLosses:

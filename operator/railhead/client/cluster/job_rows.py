@@ -9,7 +9,6 @@ from railhead.api import conditions as types
 from railhead.api.goodput import GoodputStatus
 from railhead.api.scaling import DEFAULT_GPU
 from railhead.api.status import JobStatus, parse_status
-from railhead.client.cluster.job_losses import count_losses
 from railhead.contract.loss_rate import NO_JOB_LOSSES, JobLosses
 from railhead.json_object import Object, part, text
 
@@ -85,7 +84,7 @@ def read_record(job: Object) -> JobNumbers:
         remaining_seconds=remaining,
         goodput=read_number(spent.percent),
         wall_seconds=spent.wall_seconds,
-        losses=count_losses(status),
+        losses=status.losses,
     )
 
 

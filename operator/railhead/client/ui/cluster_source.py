@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 
+from railhead.api.namespace_losses import NamespaceLosses
 from railhead.client.cluster.connection import Cluster, explaining
-from railhead.client.cluster.job_losses import add_losses
 from railhead.client.cluster.job_rows import JobNumbers, read_record
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError, ExitCode
@@ -40,7 +40,7 @@ class ClusterSource:
     selector: str = ""
     endpoints: Sequence[str] = ()
     reader_image: str | None = None
-    _losses: dict[TrainJobName, JobLosses] = field(default_factory=dict, init=False)
+    _losses: NamespaceLosses = field(default_factory=NamespaceLosses, init=False)
     _is_listed: bool = field(default=False, init=False)
 
     @property
@@ -49,7 +49,8 @@ class ClusterSource:
 
     async def watch_jobs(self, on_change: OnChange[JobNumbers], on_list: Callable[[], None]) -> None:
         self._is_listed = False
-        self._losses.clear()  # a new watch does not tell what has gone since the last one
+        # A new watch tells of all jobs as if they were new, and of none that has gone since the last one.
+        self._losses.clear()
 
         def note(old: JobNumbers | None, new: JobNumbers | None) -> None:
             self._note_losses(old, new)
@@ -74,15 +75,13 @@ class ClusterSource:
         the list is complete, and for a page of some jobs only."""
         if self.selector or not self._is_listed:
             return None
-        return add_losses(each for key, each in self._losses.items() if key.namespace == namespace)
+        return self._losses.sum_up(namespace)
 
     def _note_losses(self, old: JobNumbers | None, new: JobNumbers | None) -> None:
-        record = new or old
-        assert record is not None
-        key = TrainJobName(record.row.namespace, record.row.name)
-        self._losses.pop(key, None)
+        if old is not None:
+            self._losses.add(old.row.namespace, old.losses, times=-1)
         if new is not None:
-            self._losses[key] = new.losses
+            self._losses.add(new.row.namespace, new.losses)
 
     async def watch_details(self, job: Object, on_change: Callable[[], None]) -> None:
         cluster = self._open(text(job["metadata"], "namespace"))
