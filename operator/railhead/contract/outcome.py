@@ -7,10 +7,11 @@ from the pod's status. A job becomes `Succeeded` only through this message.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Dict, Iterator, Optional
+from dataclasses import asdict, dataclass, field, replace
+from typing import Dict, Iterator, Optional, Type, TypeVar, cast
 
 from railhead.contract.failure import Failure, FailureClass
+from railhead.contract.json_values import load_checked
 from railhead.contract.report import CommittedCheckpoint, RunWarning
 from railhead.contract.spent import Spent
 from railhead.contract.text import clean_line, clean_text
@@ -19,6 +20,7 @@ LIMIT_BYTES = 4096  # the kubelet truncates a longer termination message
 MESSAGE_CHARS = 1500
 WARNING_CHARS = 500
 SUCCEEDED = "Succeeded"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -137,24 +139,28 @@ class Outcome:
                 restarts=int(values.get("restarts", 0)),
                 charged_restarts=int(values.get("charged_restarts", 0)),
                 warning=_read_warning(values.get("warning")),
-                spent=_read_spent(values.get("spent")),
+                spent=_read_optional(Spent, values.get("spent")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             return None
 
 
 def _read_warning(value: object) -> Optional[RunWarning]:
-    """None for what is no warning."""
-    if not isinstance(value, dict):
+    warning = _read_optional(RunWarning, value)
+    if warning is None:
         return None
-    return RunWarning(clean_line(str(value.get("reason", ""))), clean_text(str(value.get("message", ""))))
+    return RunWarning(clean_line(warning.reason), clean_text(warning.message))
 
 
-def _read_spent(value: object) -> Optional[Spent]:
-    """None for what an older driver has not written. Raises ValueError or TypeError for what is no number."""
-    if not isinstance(value, dict):
+def _read_optional(kind: Type[T], value: object) -> Optional[T]:
+    """Returns None for what an older driver has not written, and for anything else.
+
+    How the attempt ended counts without it: a success is not to be trained again because of a number.
+    """
+    try:
+        return cast("T", load_checked(kind, value))
+    except TypeError:
         return None
-    return Spent(**{each.name: max(int(value.get(each.name, 0)), 0) for each in fields(Spent)})
 
 
 def parse_exit_code(value: object) -> Optional[int]:

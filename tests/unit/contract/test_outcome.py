@@ -113,6 +113,12 @@ def test_what_is_no_warning_and_no_time_is_none(field: str) -> None:
     assert Outcome.from_json(json.dumps({"outcome": "Hang", field: "x"})) == Outcome("Hang")
 
 
+@pytest.mark.parametrize("spent", [{"productive": "x"}, {"starting": None}, {"hanging": 1.5}, []])
+def test_a_time_that_is_no_number_costs_no_success(spent: object) -> None:
+    read = Outcome.from_json(json.dumps({"outcome": "Succeeded", "spent": spent}))
+    assert read == Outcome("Succeeded")
+
+
 @pytest.mark.parametrize(
     ("value", "code"), [(1, 1), (255, 255), (0, None), (256, None), (-9, None), ("3", None), (None, None)]
 )

@@ -23,7 +23,7 @@ from railhead.api.slow_ranks import list_spells
 from railhead.api.status import RESTING, DriverWarning, JobStatus
 from railhead.contract.metric_rule import METRIC_RULE, WITHOUT_RULE
 from railhead.contract.report import END_NOT_ANNOUNCED, LOSSES, NO_STEPS, RAY_NOT_TESTED, STORAGE_TROUBLES
-from railhead.planning.facts.reported_progress import read_warning
+from railhead.planning.facts.reported_progress import find_last_warning
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event
 from railhead.planning.wanted_status import make_condition
@@ -57,13 +57,10 @@ def add_warning(job: Job, decision: Decision) -> Decision:
 
 def _find_warning(job: Job) -> DriverWarning | None:
     """The driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
-    if job.outcome is not None:
-        last = read_warning(job.outcome.warning)
-        if last is not None:
-            return last
     # Until training runs again, nothing tells whether the cause of the earlier warning is gone.
-    if job.progress.warning or job.progress.state not in _NOT_KNOWN_YET:
-        return job.progress.warning
+    last = find_last_warning(job)
+    if last or job.progress.state not in _NOT_KNOWN_YET:
+        return last
     before = next((each for each in job.status.conditions if each.type in TYPES), None)
     if before:
         return DriverWarning(reason=before.reason, message=before.message)

@@ -7,7 +7,11 @@ that its status knows, so its time counts until then.
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from railhead.api import conditions as types
+from railhead.api.fit import fit
+from railhead.api.goodput import SpentStatus
 from railhead.api.status import JobStatus, replace_budget, replace_status
 from railhead.contract.numbers import MAX_INT32
 from railhead.planning.facts.charged_failures import running_stretch
@@ -42,9 +46,15 @@ def count_time(job: Job, decision: Decision) -> Decision:
         # An operator that did not count has begun the attempt.
         return decision
     gpus = job.desired_workers * compute_sizes(job.spec).worker.ray.gpus
-    last = job.outcome.spent if job.outcome is not None else None
-    goodput = settle_time(old, new, now=job.known_until, gpus=gpus, last=last)
+    goodput = settle_time(old, new, now=job.known_until, gpus=gpus, last=_read_last_spent(job))
     return decision.with_status(replace_status(new, goodput=goodput))
+
+
+def _read_last_spent(job: Job) -> SpentStatus | None:
+    """Returns what the driver has counted until its end, by its termination message."""
+    if job.outcome is None or job.outcome.spent is None:
+        return None
+    return fit(SpentStatus, asdict(job.outcome.spent))
 
 
 def _ends_training(old: JobStatus, new: JobStatus) -> bool:

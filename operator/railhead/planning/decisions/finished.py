@@ -18,7 +18,7 @@ from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.children import driver_removal, removals
 from railhead.planning.facts.deadlines import clean_up_due, deletion_due
-from railhead.planning.facts.reported_progress import change_by_outcome, read_warning, with_estimate
+from railhead.planning.facts.reported_progress import change_by_outcome, find_last_warning, with_estimate
 from railhead.planning.job import Job
 from railhead.planning.observed import Observed
 from railhead.planning.plan import Decision, DeleteJob, Event, delete_all
@@ -68,7 +68,7 @@ def _build_last_progress(job: Job, outcome: Outcome) -> ProgressStatus:
         "total_steps": known.total_steps,
         "metrics": outcome.metrics,
         "update_time": format_time(job.now),
-        "warning": read_warning(outcome.warning) or known.warning,
+        "warning": find_last_warning(job),
         "restart": known.restart,
     }
     return with_estimate(fit(ProgressStatus, values), percent=100, seconds=0)

@@ -19,7 +19,6 @@ from railhead.api.fit import fit
 from railhead.api.goodput import GoodputStatus, LostSeconds, SettledStatus, SpentStatus
 from railhead.api.status import JobStatus, replace_status
 from railhead.contract.failure import FailureClass
-from railhead.contract.spent import Spent
 from railhead.contract.times import format_time, parse_time
 from railhead.planning.facts.reasons import BY_QUOTA, RELEASED
 
@@ -67,7 +66,7 @@ def _waits_for_others(status: JobStatus) -> bool:
 
 
 def settle_time(
-    old: JobStatus, new: JobStatus, *, now: datetime, gpus: int, last: Spent | None = None
+    old: JobStatus, new: JobStatus, *, now: datetime, gpus: int, last: SpentStatus | None = None
 ) -> GoodputStatus:
     """Returns status.goodput for the status `new` that follows `old` now.
 
@@ -80,10 +79,10 @@ def settle_time(
     if known is None or since is None:
         return GoodputStatus(time=format_time(now))  # counting begins
 
-    spent: SpentStatus | Spent | None = _find_spent(old)
+    spent = _find_spent(old)
     ends = old.attempt != new.attempt or is_over(new)
-    if ends and last is not None and not is_over(old) and old.progress.outcome is None:
-        # The last report, which has the outcome, is not in the status yet, and a report of before lacks the end.
+    if ends and last is not None and not is_over(old) and not _has_last_report(old):
+        # A report of before lacks the end.
         spent = last
     until = now
     if spent is not None and not ends:
@@ -133,7 +132,7 @@ def _format_percent(productive: int, wall: int) -> str:
 
 
 def _divide(
-    known: GoodputStatus, spent: SpentStatus | Spent | None, seconds: int, *, attempt: int, rest: str
+    known: GoodputStatus, spent: SpentStatus | None, seconds: int, *, attempt: int, rest: str
 ) -> tuple[Counter[str], SettledStatus | None]:
     """Divides these new seconds, and the open ones, between causes; `rest` gets those that no driver has measured.
 
@@ -166,7 +165,7 @@ def _count_open(goodput: GoodputStatus) -> int:
     return goodput.productive_seconds - count_kept(goodput)
 
 
-def _read_seconds(spent: SpentStatus | Spent) -> Counter[str]:
+def _read_seconds(spent: SpentStatus) -> Counter[str]:
     """Returns the whole seconds of each number, and as open training all others of their sum.
 
     So no decided number decreases while the driver's do not, and none is wrong by a second.
@@ -193,6 +192,11 @@ def _find_spent(status: JobStatus) -> SpentStatus | None:
     if status.progress.attempt != status.attempt or is_over(status):
         return None
     return status.progress.spent
+
+
+def _has_last_report(status: JobStatus) -> bool:
+    """Whether the last report of the current attempt's driver, which has its outcome, is in the status."""
+    return status.progress.attempt == status.attempt and status.progress.outcome is not None
 
 
 def _is_uncommitted_lost(old: JobStatus, new: JobStatus) -> bool:

@@ -36,6 +36,7 @@ from railhead.contract.report import (
 )
 from railhead.contract.times import format_duration, format_time
 from railhead.contract.trackers import is_link
+from railhead.planning.observed import Observed
 
 REASON = r"[A-Z][A-Za-z0-9]*"
 
@@ -75,7 +76,7 @@ def _read_progress(report: Report, nodes: Mapping[str, str]) -> ProgressStatus:
         "metrics": report.metrics,
         "update_time": report.time,
         "spent": asdict(report.spent) if report.spent else None,
-        "warning": read_warning(report.warning),
+        "warning": _read_warning(report.warning),
         "restart": _read_restart(report.restart),
         "slow_ranks": [_read_slow_rank(each, nodes) for each in report.slow_ranks] or None,
         "finishing": report.finishing or None,
@@ -117,7 +118,15 @@ def _add_checkpoints(status: JobStatus, said: Report | Outcome, *, attempt: int,
     )
 
 
-def read_warning(warning: RunWarning | None) -> DriverWarning | None:
+def find_last_warning(observed: Observed) -> DriverWarning | None:
+    """Returns the driver's warning in this attempt, by its termination message or else by its last report."""
+    last = None
+    if observed.outcome is not None:
+        last = _read_warning(observed.outcome.warning)
+    return last or observed.progress.warning
+
+
+def _read_warning(warning: RunWarning | None) -> DriverWarning | None:
     """Returns None for a warning whose reason is malformed."""
     if warning is None or not re.fullmatch(REASON, warning.reason):
         return None

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api.goodput import MOST, MOST_INTERRUPTIONS, GoodputStatus, LostSeconds, SpentStatus
-from railhead.api.status import JobStatus, parse_status
+from railhead.api.status import JobStatus, ProgressStatus, parse_status
 from railhead.contract.spent import Spent
 from railhead.contract.times import format_time
 from railhead.json_object import Object
@@ -112,6 +112,18 @@ def test_pods_that_their_nodes_never_started_interrupt_nothing(
     new = at("Restarting", workerLosses=after, round=1, second=5)
     found = settle(old, new, second=5).goodput
     assert found is not None and sum(found.interruptions.values()) == counted
+
+
+def test_the_end_of_an_attempt_that_never_reported_is_told_by_its_termination_message() -> None:
+    """The status still has the last report of the attempt before."""
+    outcome = {"outcome": "Infrastructure", "reason": "x", "message": ""}
+    before = {"attempt": 1, "state": "ERRORED", "outcome": outcome}
+    old = at(goodput=GoodputStatus(time=format_time(NOW))).model_copy(update={"attempt": 2})
+    old = old.model_copy(update={"progress": ProgressStatus.model_validate(before)})
+    last = SpentStatus.model_validate({"starting": 4000, "productive": 6000})
+    new = old.model_copy(update={"phase": "Succeeded"})
+    found = settle_time(old, new, now=NOW + timedelta(seconds=10), gpus=0, last=last)
+    assert (found.productive_seconds, found.lost_seconds.starting) == (6, 4)
 
 
 def test_a_lost_attempt_takes_back_what_no_checkpoint_keeps() -> None:
