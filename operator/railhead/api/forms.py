@@ -54,19 +54,26 @@ FORMS: Mapping[str, str] = {
 _NO_QUANTITY = (
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$' evaluating rule: "
 )
-# Where a value has another type, the API server checks no rule in CEL, and says so as if that were another error.
+# Where a value has another type, the API server checks no rule in CEL, and tells that as one more error.
 _RULES_NOT_CHECKED = (
     ", <nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation"
 )
 
 _TYPES: Mapping[str, str] = {
-    "array": "a list such as [a, b]",
-    "boolean": "true or false without quotes",
-    "integer": "a whole number without quotes",
-    "number": "a number without quotes",
+    "array": "a list",
+    "boolean": "true or false",
+    "integer": "a whole number",
+    "number": "a number",
     "object": "an object with fields",
     "string": "a text",
+}
+# How to write a value of the type.
+_NOTATIONS: Mapping[str, str] = {
+    "array": " such as [a, b]",
+    "boolean": " without quotes",
+    "integer": " without quotes",
+    "number": " without quotes",
 }
 _WRONG_TYPE = re.compile(r'in body must be of type (\w+): "(\w+)"')
 
@@ -83,5 +90,6 @@ def put_into_words(message: str) -> str:
 def _describe_type(found: re.Match[str]) -> str:
     """Returns the words for a value whose type is the second group of the match, and should be the first."""
     wanted = _TYPES.get(found[1], found[1])
+    notation = _NOTATIONS.get(found[1], "")
     actual = _TYPES.get(found[2], found[2])
-    return f"must be {wanted}; it is {actual.partition(' without')[0].partition(' such')[0]}"
+    return f"must be {wanted}{notation}; it is {actual}"

@@ -52,8 +52,10 @@ async def _get_unfinished(cluster: Cluster, name: str) -> Object:
     job = await cluster.get_job(name)
     status = parse_status(job.get("status"))
     if status.is_finished:
-        message = f"{name} has finished (phase {status.phase}); run `railhead retry {name}` to continue it"
+        # Only a job that has failed has something left to train.
         if status.phase == "Succeeded":
             message = f"{name} has finished with success, so there is nothing to suspend or resume"
+        else:
+            message = f"{name} has finished (phase {status.phase}); run `railhead retry {name}` to continue it"
         raise ClientError(message, ExitCode.REFUSED)
     return job

@@ -13,11 +13,10 @@ involved, one below the other. The user's own exception may appear only in that 
 from __future__ import annotations
 
 import traceback
-from pathlib import PurePath
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.exit_words import read_exit_words
-from railhead.driver.messages.frames import choose_frame
+from railhead.driver.messages.frames import choose_frame, describe_frame
 from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
 from railhead.driver.messages.redaction import make_printable, redact
 
@@ -57,8 +56,7 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     if not frames or isinstance(error, SyntaxError):
         return " ".join(text.split())
-    frame = choose_frame(frames)
-    return f"{text} ({PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name})"
+    return f"{text} ({describe_frame(choose_frame(frames))})"
 
 
 def format_traceback(error: BaseException) -> str:

@@ -25,6 +25,11 @@ def find_package(file: str) -> Optional[str]:
     return None
 
 
+def describe_frame(frame: traceback.FrameSummary) -> str:
+    """Returns the place as messages name it: `file, line n, in function`."""
+    return f"{PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name}"
+
+
 def choose_frame(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
     """Returns the innermost frame of the user's code; without one, the innermost of all."""
     own = [frame for frame in frames if find_package(frame.filename) is None]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from traceback import FrameSummary
+
+from railhead.driver.messages.frames import choose_frame, describe_frame
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINKS = re.compile(
@@ -47,8 +50,9 @@ def _read_message(part: str) -> list[str]:
 
 
 def _read_place(lines: list[str]) -> list[str]:
-    frames = [found for line in lines for found in [_FRAME.match(line)] if found]
-    if not frames:
+    matches = [found for line in lines for found in [_FRAME.match(line)] if found]
+    if not matches:
         return []
-    file, line, function = frames[-1].groups()
-    return [f"{file.rpartition('/')[2]}, line {line}, in {function}"]
+    # The text has the source lines already; looking them up here would find other files of these names.
+    frames = [FrameSummary(found[1], int(found[2]), found[3], lookup_line=False) for found in matches]
+    return [describe_frame(choose_frame(frames))]

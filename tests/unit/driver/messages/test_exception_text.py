@@ -152,6 +152,9 @@ The above exception was the direct cause of the following exception:
 ray.exceptions.UserCodeException: UDF failed to process a data block.
 Failed to apply UDF transform after 1/1 attempts (total backoff 0.0s).
 To change retry attempts, backoff, or which errors are retried, configure `ray.data.DataContext.get_current()`."""
+RAISED_BELOW_MAP = RAISED_IN_MAP.replace(
+    "user.Odd: thirty", '  File "/x/site-packages/torch/functional.py", line 9, in einsum\n    raise\nuser.Odd: thirty'
+)
 CORRUPT_FILE = """\x1b[36mray::ReadImage->SplitBlocks(4)()\x1b[39m (pid=26814, ip=10.0.0.3)
   File "/site-packages/PIL/Image.py", line 3580, in open
     raise UnidentifiedImageError(msg)
@@ -177,6 +180,11 @@ To change retry attempts, backoff, or which errors are retried, configure `ray.d
             "(user.py, line 7, in check; task ReadRange->MapBatches(check))",
         ),
         (
+            RAISED_BELOW_MAP,
+            "user.Odd: thirty is odd, and it says so in two lines "
+            "(user.py, line 7, in check; task ReadRange->MapBatches(check))",
+        ),
+        (
             CORRUPT_FILE,
             "ValueError: PIL couldn't load image file at path '/data/bad.png'. "
             "(image_datasource.py, line 82, in _read_stream; task ReadImage->SplitBlocks(4))",
@@ -184,7 +192,7 @@ To change retry attempts, backoff, or which errors are retried, configure `ray.d
         ("some other text", "some other text"),
         ("", ""),
     ],
-    ids=["map function", "corrupt file", "not a traceback", "nothing"],
+    ids=["map function", "library below it", "corrupt file", "not a traceback", "nothing"],
 )
 def test_reports_the_cause_without_rays_traceback(text: str, message: str) -> None:
     assert describe_task_error(text) == message
