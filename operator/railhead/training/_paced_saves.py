@@ -25,7 +25,7 @@ from railhead.training._storage_files import StorageWriter, WriteProgress
 State = Union[Dict[str, Any], Callable[[], Dict[str, Any]]]
 Metrics = Union[None, Dict[str, Any], Callable[[], Dict[str, Any]]]
 
-# A save is given up after so many seconds in a call of the storage without progress.
+# A save is given up that has waited this long for the storage without progress.
 STUCK_SECONDS = 300.0
 # A file is flushed in one call, so a save gets as much more time as its size takes at this rate.
 FLUSH_BYTES_PER_SECOND = 50e6
