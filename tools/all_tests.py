@@ -50,6 +50,7 @@ PARTS: Mapping[str, Part] = {
     "unit": Part((*_SLOW, "tests/unit")),
     "fuzz": Part((*_SLOW, *_EACH_PROCESSOR, "tests/fuzz", "tests/api")),
     "chart": Part((*_SLOW, "tests/chart")),
+    "ui": Part((*_SLOW, "tests/ui")),
     "schedules": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "1-from"), _MANY),
     "two-operators": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "2-from"), _MANY),
     "world": Part(

@@ -13,7 +13,6 @@ from tests.ui.conftest import Server, Visiting
 from tests.ui.scenes import HOSTILE, TRACKER_URL
 
 TABS = ("overview", "curves", "ranks", "checkpoints", "logs", "events", "spec")
-JOBS = ("digits", "failed", "queued", "hung")
 CANVAS = ".nicegui-echart canvas"
 
 
@@ -78,8 +77,20 @@ def test_a_job_is_opened_with_the_keyboard(five: Server, visit: Visiting) -> Non
     expect(page.get_by_text("TrainFunctionRaised").first).to_be_visible()
 
 
-@pytest.mark.parametrize("is_narrow", [False, True], ids=["wide", "narrow"])
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize(
+    ("name", "is_narrow"),
+    [
+        pytest.param("digits", False, id="digits-wide"),
+        pytest.param("hung", True, id="hung-narrow"),
+        # The same views of other jobs, whose texts tests/unit/client has.
+        pytest.param("digits", True, id="digits-narrow", marks=pytest.mark.slow),
+        pytest.param("hung", False, id="hung-wide", marks=pytest.mark.slow),
+        pytest.param("failed", False, id="failed-wide", marks=pytest.mark.slow),
+        pytest.param("failed", True, id="failed-narrow", marks=pytest.mark.slow),
+        pytest.param("queued", False, id="queued-wide", marks=pytest.mark.slow),
+        pytest.param("queued", True, id="queued-narrow", marks=pytest.mark.slow),
+    ],
+)
 def test_each_view_of_each_job_fits_and_says_something(
     five: Server, visit: Visiting, name: str, is_narrow: bool
 ) -> None:
