@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from railhead.cli.operator import add_arguments, read_network_policy, read_resolvers
+from railhead.resources.base import JobNetworkPolicy
 
 RESOLV_CONF = """# of the kubelet
 search team.svc.cluster.local svc.cluster.local
@@ -39,6 +40,14 @@ def test_the_report_port_is_that_of_any_form_of_address() -> None:
     for listen in (":8443", "[::]:8443", "[fd00::5]:8443", "10.0.0.1:8443"):
         policy = read_network_policy(parse("--report-listen", listen))
         assert policy is not None and policy.report_port == 8443
+
+
+def test_without_flags_jobs_reach_dns_at_the_ports_of_every_kind_of_cluster() -> None:
+    """The pods of OpenShift's DNS listen at 5353, and most network plugins judge a connection by the pod's port."""
+    egress = '[{"ports": [{"port": 443}]}]'
+    policy = read_network_policy(parse("--job-egress", egress))
+    assert policy is not None and policy.egress
+    assert policy.dns_ports == JobNetworkPolicy().dns_ports == (53, 5353)
 
 
 @pytest.mark.parametrize(
