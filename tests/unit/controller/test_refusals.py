@@ -16,7 +16,7 @@ from railhead.resources.base import JobNetworkPolicy
 from tests.model.actors.denying_policy import DENIALS, FAILED, UNEXPLAINED, Answer
 from tests.model.api_server import ModelApiServer, Place
 from tests.model.client import ModelClient
-from tests.model.faults import NOON, Faults
+from tests.model.faults import NEVER_SENT, NOON, Call, Fault, Faults
 from tests.model.play import Runner
 from tests.model.queue_schedule import SPEC as QUEUED
 from tests.model.world import World
@@ -198,23 +198,34 @@ async def test_a_workload_that_may_not_be_changed_is_named_whatever_the_code() -
     assert conditions == ["ChangeDenied"] and events == ["ChangeDenied"]
 
 
-async def test_an_outage_of_a_minute_is_waited_for_in_silence() -> None:
+@pytest.mark.parametrize("fault", [NEVER_SENT, 503, 500, 429])
+@pytest.mark.parametrize("verb", ["create", "delete"])
+async def test_an_outage_of_a_minute_is_waited_for_in_silence(verb: str, fault: Fault) -> None:
+    """It begins after the status says what is to be done, so that each pass tries just that."""
     world = World(epochs=1000)
+    is_away = False
 
-    def judge(asked: str, place: Place, subresource: str) -> str:
-        raise RetryAfter(503, "ServiceUnavailable", "etcdserver: no leader")
+    def choose(call: Call) -> Fault | None:
+        nonlocal is_away
+        is_away = is_away or (call.verb, call.plural) == (verb, "pods")
+        return fault if is_away else None
 
     world.apply()
-    runner = Runner(world, Faults())
-    await runner.run_operator()
-    world.policies.append(judge)
-    for pod in [pod for pod in world.pods() if "-w0-" in pod["metadata"]["name"]]:
-        world.kill_pod(pod)
+    faults = Faults()
+    runner = Runner(world, faults)
+    if verb == "delete":
+        await runner.run_operator()
+        world.step()
+        world.change(suspend=True)
+    faults.choose = choose
     for _ in range(45):
         await runner.run_operator()
         world.tick(2)
-    world.policies.clear()
-    await run(world, 90)
+    assert sum((call.verb, call.plural) == (verb, "pods") for call, _ in faults.done) > 2, "it is tried again"
+    faults.choose = Faults().choose
+    for _ in range(45):
+        await runner.run_operator()
+        world.tick(2)
     reasons = {each["reason"] for each in world.status()["conditions"]}
     events = {obj["reason"] for (plural, _, _), obj in world.api.objects.items() if plural == "events"}
     assert not (reasons | events) & (REJECTIONS | {"DeleteDenied", "ChangeDenied"}), reasons | events
