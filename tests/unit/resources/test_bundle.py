@@ -9,12 +9,14 @@ import io
 import subprocess
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import railhead.driver
 from railhead.contract.digest import digest
+from railhead.driver.pod.ray_start import build_ray_environment
 from railhead.resources.bundle import (
     BUNDLE_FILE,
     BUNDLE_PATH,
@@ -24,7 +26,9 @@ from railhead.resources.bundle import (
     build_start,
     bundle_name,
 )
+from tests.ray.pods import make_job
 from tests.unit.builders import SETTINGS
+from tests.unit.driver.pod.test_ray_start import POD
 
 CONFIG_MAP_BYTES = 2**20
 INSIDE_RAY = {
@@ -162,6 +166,22 @@ def test_ray_processes_import_the_users_code_last_and_run_the_images_sitecustomi
         timeout=60,
         check=True,
     )
+    assert done.stdout.split("\n")[:2] == ["of the image", "of the user"], done.stderr
+
+
+def test_a_sitecustomize_on_the_images_path_does_not_take_the_place_of_the_bundles(
+    bundle: Path, tmp_path: Path
+) -> None:
+    """As of agents that trace a program: their `sitecustomize` runs no other one."""
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "sitecustomize.py").write_text("print('of the image')")
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "mine.py").write_text("print('of the user')")
+    given = {"PYTHONPATH": str(tmp_path / "agent"), "RAILHEAD_SOURCE": str(tmp_path / "source")}
+    pod = replace(POD, bundle=str(bundle))
+    environment = build_ray_environment(given, job=make_job(), pod=pod, folder="/")
+    command = [sys.executable, "-c", "import mine"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split("\n")[:2] == ["of the image", "of the user"], done.stderr
 
 

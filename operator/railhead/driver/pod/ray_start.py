@@ -78,7 +78,8 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
     if job.collective_timeout_seconds is not None:
         result.setdefault("RAY_TRAIN_COLLECTIVE_TIMEOUT_S", str(job.collective_timeout_seconds))
     result.setdefault(WORKING_FOLDER, folder)
-    result["PYTHONPATH"] = ":".join(p for p in (result.get("PYTHONPATH", ""), pod.bundle) if p)
+    # The bundle comes first: Python runs only the first `sitecustomize`, and the bundle's runs the image's as well.
+    result["PYTHONPATH"] = ":".join(p for p in (pod.bundle, result.get("PYTHONPATH", "")) if p)
     result["PYTHONUNBUFFERED"] = "1"
     return result
 
@@ -100,14 +101,14 @@ def plan_drain(seconds: int) -> dict[str, str]:
 
 
 def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str]:
-    """Ray's own, which asks NCCL on the workers with `client`, a program of NCCL's, and only logs what it finds."""
+    """Switches on Ray's own, which asks NCCL on the workers with `client`, a program of NCCL's, and only logs what it finds."""
     if not (client and job.scaling.use_gpu):
         return {}
     return {"RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR": "1", "RAY_TRAIN_NCCL_RAS_ACTION": "observe"}
 
 
 def compute_poll_seconds(workers: int) -> float:
-    """How often Ray Train's controller polls its workers: a report arrives one poll later at most."""
+    """Returns the seconds between two polls of the workers: a report arrives one poll later at most."""
     return min(max(FASTEST_POLL_SECONDS, workers / POLLS_PER_SECOND), SLOWEST_POLL_SECONDS)
 
 
@@ -118,6 +119,7 @@ def build_head_command(pod: Pod, job: JobInput) -> list[str]:
         "--head",
         f"--port={pod.head_port}",
         "--include-dashboard=false",
+        # Without Ray's autoscaler: the operator makes the pods.
         "--no-monitor",
     ]
 

@@ -47,9 +47,9 @@ def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bu
             for i, name in names
         ]
     variables = dict(result.get("env_vars") or {})
-    # It replaces the pod's own, without which a worker cannot import our modules.
+    # It replaces the pod's own, without which a worker cannot import our modules. The order is that of the pod's own.
     if PYTHONPATH in variables:
-        result["env_vars"] = {**variables, PYTHONPATH: f"{variables[PYTHONPATH]}{os.pathsep}{bundle}"}
+        result["env_vars"] = {**variables, PYTHONPATH: f"{bundle}{os.pathsep}{variables[PYTHONPATH]}"}
     _check_tools(result)
     _check_with_ray(result)
     return result

@@ -98,7 +98,7 @@ def test_environment_can_be_overridden_except_the_bundles_path() -> None:
     }
     job = make_job(collective_timeout_seconds=60)
     found = build_ray_environment(given, job=job, pod=POD, folder="/work")
-    assert found["PYTHONPATH"] == "/app:/opt/railhead/railhead.pyz"
+    assert found["PYTHONPATH"] == "/opt/railhead/railhead.pyz:/app"
     assert found["RAY_TRAIN_HEALTH_CHECK_INTERVAL_S"] == "1"
     assert found["RAY_DEDUP_LOGS"] == "1"
     assert found["RAY_AUTH_MODE"] == "token"
