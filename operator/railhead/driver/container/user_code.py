@@ -19,8 +19,6 @@ from typing import Any, Callable, Optional
 from railhead.contract import environment
 
 WORKING_FOLDER = "RAILHEAD_WORKING_FOLDER"  # of the container: Ray starts its workers elsewhere
-
-
 _NOT_RUN_BY_A_CALL = (
     (inspect.iscoroutinefunction, "asynchronous (async def)"),
     (inspect.isasyncgenfunction, "an asynchronous generator"),
@@ -68,17 +66,21 @@ def load_function(reference: str) -> Callable[..., object]:
 
 
 def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> str:
-    """Why the imported module is not the user's, if the user's source has one of that name; or an empty string."""
+    """Explains why the imported module is not the user's, if the first folder has one of that name; "" if it has none.
+
+    The other folders come after it on sys.path, so theirs may well be another one.
+    """
+    if not folders or is_uploaded(file):
+        return ""
+    folder = Path(folders[0])
     top = module_name.partition(".")[0]
-    for folder in folders[:1]:
-        mine = [p for p in (Path(folder, top + ".py"), Path(folder, top, "__init__.py")) if p.exists()]
-        if not mine or is_uploaded(file):
-            continue
-        is_mine = file is not None and Path(folder).resolve() in Path(file).resolve().parents
-        if not is_mine:
-            where = f"the installed {file}" if file else "a module of Python itself"
-            return f"{mine[0].name} of spec.source is shadowed by {where}; give it another name"
-    return ""
+    own = next((path for path in (folder / f"{top}.py", folder / top / "__init__.py") if path.exists()), None)
+    if own is None:
+        return ""
+    if file is not None and folder.resolve() in Path(file).resolve().parents:
+        return ""
+    other = f"the installed {file}" if file else "a module of Python itself"
+    return f"{own.relative_to(folder)} of the job's code is shadowed by {other}; give it another name"
 
 
 def is_uploaded(file: Optional[str]) -> bool:
