@@ -52,7 +52,7 @@ class Spool:
         return source in self._sources
 
     def add(self, source: str, line: str) -> None:
-        """Each line gets the time at which it was read, in UTC, as in `kubectl logs --timestamps`."""
+        """Keeps a line with the time at which it was read, in UTC, as in `kubectl logs --timestamps`."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self._clock()))
         with self._lock:
             state = self._sources.setdefault(source, _Source())
@@ -69,7 +69,10 @@ class Spool:
             return dict(self._sizes)
 
     def _write(self, source: str, state: _Source) -> None:
-        lines, state.lines, state.size = state.lines, [], 0
+        lines = state.lines
+        # Forgotten even if the disk does not take them: memory must not grow instead.
+        state.lines = []
+        state.size = 0
         if not lines:
             return
         try:

@@ -14,6 +14,7 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from functools import partial
 from operator import itemgetter
 from typing import Any, Optional
@@ -61,6 +62,16 @@ class CollectiveMismatch:
     message: str
     ranks: tuple[int, ...] = ()
     is_clear: bool = False
+
+
+class _Finding(IntEnum):
+    """What is found of a process group; causes come before what they lead to in other groups."""
+
+    DIFFERS = 0
+    NEVER_ENTERED = 1
+    SILENT = 2
+    ALL_ENTERED = 3
+    CROSSED = 4
 
 
 @dataclass
@@ -143,13 +154,9 @@ def _build_groups(records: Mapping[int, Record], size: int) -> list[_Group]:
     return list(groups.values())
 
 
-# Causes come before what they lead to.
-_DIFFERS, _NEVER_ENTERED, _SILENT, _ALL_ENTERED, _CROSSED = range(5)
-
-
 def _examine(
     group: _Group, records: Mapping[int, Record], waiting: Collection[int]
-) -> Optional[tuple[int, CollectiveMismatch]]:
+) -> Optional[tuple[_Finding, CollectiveMismatch]]:
     unfinished = {
         rank: number for rank in group.calls for number in [group.find_unfinished(rank)] if number is not None
     }
@@ -158,7 +165,7 @@ def _examine(
     number = min(unfinished.values())
     differing = _find_difference(group, number)
     if differing:
-        return _DIFFERS, differing
+        return _Finding.DIFFERS, differing
     members = group.members or frozenset(group.calls)
     entered = sorted(rank for rank, each in unfinished.items() if each == number)
     call = f"{_write_name(group.calls[entered[0]][number][0].name)} #{number} of {group.name}"
@@ -168,17 +175,17 @@ def _examine(
     silent = sorted(members.difference(records))
     if idle:
         text = f"{write_ranks(idle)} never entered {call}, in which {write_ranks(entered)} {_wait(entered)}"
-        return _NEVER_ENTERED, CollectiveMismatch(text, tuple(idle), is_clear=True)
+        return _Finding.NEVER_ENTERED, CollectiveMismatch(text, tuple(idle), is_clear=True)
     if missing:
         text = (
             f"{write_ranks(missing)} {_wait(missing)} in another operation and never entered {call}, in which "
             f"{write_ranks(entered)} {_wait(entered)}; the ranks use these process groups in different orders"
         )
-        return _CROSSED, CollectiveMismatch(text, tuple(missing))
+        return _Finding.CROSSED, CollectiveMismatch(text, tuple(missing))
     if silent:
         text = f"{write_ranks(entered)} {_wait(entered)} in {call}, and {write_ranks(silent)} left no record"
-        return _SILENT, CollectiveMismatch(text, tuple(silent), is_clear=len(silent) == 1)
-    return _ALL_ENTERED, CollectiveMismatch(
+        return _Finding.SILENT, CollectiveMismatch(text, tuple(silent), is_clear=len(silent) == 1)
+    return _Finding.ALL_ENTERED, CollectiveMismatch(
         f"all ranks entered {call}, and it did not end: check the network and the GPUs"
     )
 
