@@ -109,6 +109,7 @@ def copy(upload: Upload, folder: Folder) -> None:
 
 
 def _is_unwanted(upload: Upload, folder: Folder) -> bool:
+    # `read_success` believes the attempts before the one that asks; here that of the upload itself counts too.
     return upload.only_failed and read_success(folder, uid=upload.uid, attempt=upload.attempt + 1) is not None
 
 

@@ -93,6 +93,7 @@ class StoredArchive(Archive):
         self._failures = 0
         self._has_lost = False
         self._is_unwanted = False
+        # The pods of a job start together, and must not all upload together.
         self._due = monotonic() + INTERVAL_SECONDS * chance()
         self._is_sooner = threading.Condition()
         self._turn = threading.Lock()
@@ -138,6 +139,7 @@ class StoredArchive(Archive):
             with self._is_sooner:
                 while (left := self._due - self._monotonic()) > 0:
                     self._is_sooner.wait(left)
+                # Or the next one would be due at once. Whoever wants one during this upload sets it again.
                 self._due = float("inf")
             self.upload()
             self._upload_within(

@@ -57,7 +57,7 @@ def wait_for_address(host: str, *, own: str, hosts_file: Optional[str]) -> str:
 
 
 def compute_pause(tries: int, *, first: float, longest: float) -> float:
-    """Seconds before the next try, after `tries` others: they double up to a bound."""
+    """Returns the seconds before the next try, after `tries` others: they double up to a bound."""
     return float(min(first * 2 ** min(tries, 10), longest))
 
 
@@ -74,7 +74,7 @@ def find_address(host: str, *, own: str, hosts_file: Optional[str]) -> Optional[
 
 
 def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:
-    """The address of the name in a file like /etc/hosts, by its last line with the name; None without such a line."""
+    """Returns the address of the name in a file like /etc/hosts, by its last line with the name; None without such a line."""
     found = None
     with contextlib.suppress(OSError), open(hosts_file or os.devnull) as file:
         for line in file:

@@ -86,7 +86,7 @@ def _read_number(variables: Mapping[str, str], name: str) -> Optional[int]:
 
 
 def read_working_folder() -> str:
-    """The container's working directory, or the root if it was removed under us."""
+    """Returns the container's working directory, or the root if it was removed under us."""
     try:
         return os.getcwd()
     except OSError:

@@ -36,7 +36,7 @@ def exit_at_sigterm() -> None:
 
 
 def start_child(command: list[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Call only from the main thread: the kernel watches the thread that created the child."""
+    """Starts a child that ends with this process; only in the main thread: the kernel watches the thread that did so."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen(
@@ -51,7 +51,7 @@ def start_child(command: list[str], *, environment: Mapping[str, str], log: Path
 
 
 def start_piped_child(command: list[str], *, environment: Mapping[str, str], folder: str) -> subprocess.Popen[bytes]:
-    """Its output arrives through pipes. The calling thread must outlive the child."""
+    """Starts a child whose output arrives through pipes. The calling thread must outlive it."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -88,14 +88,14 @@ def kill_workers(ray: subprocess.Popen[bytes]) -> None:
 
 
 def _kill_all(pids: list[int]) -> None:
-    """Youngest first, so that none sees its parent gone."""
+    """Kills the youngest first, so that none sees its parent gone."""
     for pid in reversed(pids):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _is_agent(pid: int) -> bool:
-    """One of the agents without which a raylet exits."""
+    """Whether it is one of the agents without which a raylet exits."""
     try:
         command = (PROC / str(pid) / "cmdline").read_text()
     except OSError:
@@ -131,6 +131,7 @@ def read_process_table(proc: Path = PROC) -> dict[int, ProcessStat]:
 
 def list_descendants(pid: int, processes: Mapping[int, ProcessStat]) -> list[int]:
     found = [pid]
+    # The list grows while it is walked, by the children of each process that is in it.
     for each in found:
         found += [child for child, stat in processes.items() if stat.parent == each]
     return found[1:]

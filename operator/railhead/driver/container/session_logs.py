@@ -64,6 +64,7 @@ def read_new(path: Path, state: LogFile) -> bytes:
     if found.st_size < state.offset:  # truncated
         state.offset = 0
     data = _read_on(path, state) if found.st_size > state.offset else b""
+    # By its blocks, which Linux counts in 512 bytes on any file system: the size stays when the beginning is freed.
     free_old(path, disk_bytes=found.st_blocks * 512, end=state.offset)
     return data
 

@@ -255,6 +255,7 @@ class Publisher:
         if without_scores(report.slow_ranks) == without_scores(known.slow_ranks):
             report = replace(report, slow_ranks=known.slow_ranks)
         if report == known:
+            # A group that trains needs the answer, by which it learns of changes of the spec.
             if report.state == "RUNNING":
                 return SILENCE_SECONDS - passed
             return SILENCE_SECONDS
@@ -278,6 +279,7 @@ class Publisher:
 
     def _post(self, report: Report, endpoint: Endpoint) -> bool:
         """Sends the report; tells whether it need not be sent again."""
+        # The time is added only here: with it no report would be equal to the last one, and each would be sent.
         body = self._complete(report).to_json()
         try:
             status, answer = self._request(body, endpoint)

@@ -48,6 +48,7 @@ def connect(pod: Pod, *, shows_ranks: bool = True) -> None:
     os.chdir(pod.temp)
     ray.init(
         address=write_address(pod.ip, pod.head_port),
+        # Several nodes may run on one machine, and Ray would have to guess which one is ours.
         _node_ip_address=pod.ip,
         log_to_driver=shows_ranks,
         namespace="railhead",
@@ -60,6 +61,7 @@ def watch_nodes(pod: Pod, job: JobInput, publisher: Publisher, on_fatal: OnFatal
     import ray
     from railhead.driver.ray.nodes import list_lost_nodes
 
+    # An elastic attempt may begin with fewer pods than the most that the job takes.
     wanted = pod.worker_pods or job.worker_pods
     joined: Optional[int] = None
     accelerators = AcceleratorCheck(job, wanted=wanted, has_run=pod.checkpoint_index >= 0)

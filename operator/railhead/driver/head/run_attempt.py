@@ -189,6 +189,7 @@ def _fit(trainer: Trainer, mailbox: Mailbox) -> Ending:
     except Exception as error:
         from railhead.driver.train_controller.failures.ray_exceptions import build_failure
 
+        # The failure policy knew the nodes and the pods; the exception has only what Ray made of it.
         return mailbox.controller.read().failure or build_failure(error)
     # Without workers the function ran in this process, and has returned.
     if trainer.running_in_local_mode or mailbox.controller.read().has_returned:

@@ -147,6 +147,7 @@ def _find_endpoint(pod: Pod) -> Optional[Endpoint]:
 
 
 def _handle_sigterm(head: Head, endings: Endings) -> None:
+    # The put of a SimpleQueue is reentrant. A lock could be held by the very thread that the signal interrupts.
     signals: Signals = queue.SimpleQueue()
 
     def handle(*_: object) -> None:
@@ -191,6 +192,7 @@ def wait_for_commit(read: Callable[[], Progress], *, seconds: float) -> bool:
     while progress.state in WORTH_WAITING and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
         progress = read()
+        # A run that finishes has an outcome of its own, which must come before TERMINATED.
         if progress.has_last_commit and progress.state == "RUNNING":
             return True
     return False

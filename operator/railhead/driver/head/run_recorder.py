@@ -101,6 +101,7 @@ def check_order(stored: Optional[RunRecord], own: RecordedAttempt, earlier: Opti
     Raises Fenced if the stored record has one that began later.
     """
     others = frozenset(each.key for each in stored.attempts if each.key != own.key) if stored else frozenset()
+    # Two heads of one attempt have no order in time; by their pods both come to the same one, as their claims do.
     later = [key for key in others if key[0] == own.job and key[1:] > (own.number, own.pod)]
     if earlier is None:
         earlier = others

@@ -124,6 +124,7 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
     _wait_until_exit(child, mailbox, ranks)
     for pump in pumps:
         pump.join(OUTPUT_SECONDS)
+    # After the pumps: what the script has left running may still write its last lines.
     kill_group(child)
     fit = mailbox.script.read().fit
     failure = mailbox.read_newest_fit().failure

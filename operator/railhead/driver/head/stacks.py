@@ -48,7 +48,7 @@ def _is_in_debugger(stack: Stack) -> bool:
 
 
 def find_lone_rank(stacks: list[Stack]) -> Optional[Stack]:
-    """The only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
+    """Returns the only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
     alone = [ranks[0] for _, ranks in group_ranks(stacks, attrgetter("place")) if len(ranks) == 1]
     if len(alone) == 1 < len(stacks):
         return alone[0]
@@ -92,6 +92,7 @@ def run_stacks(variables: Mapping[str, str]) -> None:
     mailbox = Mailbox(folder)
     if not mailbox.read_newest_fit().progress.processes:
         sys.exit("no rank trains yet, or none any more")
+    # The answer is one file for all who ask by this role: a second one would delete that of the first.
     with (folder / "stacks.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -45,6 +45,7 @@ class TimeMeter:
         now: float,
     ) -> None:
         """Measures the time since the last update. `restart` and `outcome`: as the report has them."""
+        # Differences of whole milliseconds add up to the whole; those that are rounded one by one do not.
         self._add(int(now * 1000) - int(self._at * 1000))
         self._at = max(now, self._at)
         self._take_reports(progress, beat)

@@ -53,7 +53,8 @@ class MailboxFile(Generic[T]):
         The threads of the process wait for each other here.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        # A file of its own: the value's file is replaced, so a lock on it would be one on the replaced file.
+        # On a file, since the callback and the failure policy of one controller have a mailbox each; and on a file of
+        # its own, since the value's is replaced, and with it any lock on it.
         with open(self._file.with_suffix(".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             before = self.read()

@@ -65,7 +65,7 @@ class Progress:
     resumed_from: str = ""  # URI; empty = this fit() started from scratch, or there was none yet
     warning: Optional[RunWarning] = None
     is_training: bool = False  # the worker group is polled for reports; not while Ray Train shuts it down or validates
-    processes: tuple[str, ...] = ()  # of the current group, as in `logs.name_process`
+    processes: tuple[str, ...] = ()  # of the current group, as in `rank_marks.name_process`
     times: ReportTimes = field(default_factory=ReportTimes)  # of the group's newest commit
 
     def begin_run(self, *, resumed_from: str = "", warning: Optional[RunWarning] = None) -> Progress:

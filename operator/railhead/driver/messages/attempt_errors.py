@@ -130,6 +130,7 @@ def read_exit_code(error: BaseException) -> Optional[int]:
         return None
     code = 0 if error.code is None else error.code
     if isinstance(code, int):
+        # The kernel keeps these bits only: of sys.exit(256) it leaves 0, which is not the code of a failure.
         return (code & 0xFF) or None
     return 1
 

@@ -36,7 +36,7 @@ def name_process(node_id: str, pid: int) -> str:
 
 
 def read_self() -> tuple[int, str]:
-    """Rank and process of this worker of Ray Train."""
+    """Returns rank and process of this worker of Ray Train."""
     import ray.train
 
     import ray
@@ -46,7 +46,7 @@ def read_self() -> tuple[int, str]:
 
 
 def write_marks(kind: str, *, rank: int, process: str) -> None:
-    """Bypasses `print`, which Ray Train redirects to its logger."""
+    """Writes a mark to each stream, without `print`, which Ray Train redirects to its logger."""
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         try:
             stream.flush()
@@ -58,7 +58,7 @@ def write_marks(kind: str, *, rank: int, process: str) -> None:
 
 
 def find_mark(line: str) -> Optional[Mark]:
-    """A mark may follow other text: what the user's code last printed without a newline."""
+    """Finds the mark of a line, also after other text: what the user's code last printed without a newline."""
     if ":railhead-mark:" not in line:
         return None
     match = _MARK.search(line)

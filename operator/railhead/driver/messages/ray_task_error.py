@@ -40,7 +40,7 @@ def describe_task_error(text: str) -> str:
 
 
 def _read_message(part: str) -> list[str]:
-    """The lines below the last frame or the last task's name: the exception itself."""
+    """Returns the lines below the last frame or the last task's name: the exception itself."""
     lines = part.strip("\n").splitlines()
     begin = 0
     for number, line in enumerate(lines):

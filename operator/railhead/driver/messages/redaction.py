@@ -51,13 +51,13 @@ def make_printable(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Printable and without credentials: for texts that others read."""
+    """Returns the text printable and without credentials: for texts that others read."""
     return make_printable(hide_credentials(text, os.environ))
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """The text without the credentials in its URLs and headers, tokens of service accounts, and the values of variables
-    that come from a Secret or whose names suggest credentials."""
+    """Returns the text without credentials: those in its URLs and headers, tokens of service accounts, and the values of
+    variables that come from a Secret or whose names suggest credentials."""
     text = _USER.sub(rf"\1{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))
@@ -70,7 +70,7 @@ def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
 
 @functools.lru_cache(maxsize=8)  # for each line of a log; a process seldom changes its environment
 def _build_pattern(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pattern[str]:
-    """A pattern of all values to hide, also in the forms that requests and manifests give them."""
+    """Returns a pattern of all values to hide, also in the forms that requests and manifests give them."""
     found: set[str] = set()
     for values, shortest in ((of_secrets, SHORTEST_OF_SECRET), (by_name, SHORTEST_BY_NAME)):
         for value in values:
@@ -79,6 +79,7 @@ def _build_pattern(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pa
                 if len(secret) >= shortest and not _ORDINARY.fullmatch(secret) and not _is_path(secret):
                     found |= _list_forms(secret)
     patterns = []
+    # The longest first: a pattern takes the first alternative that fits, and the rest of a longer secret would stay.
     for secret in sorted(sorted(found), key=len, reverse=True):
         pattern = re.escape(secret)
         if len(secret) < SHORTEST_PART:
@@ -93,7 +94,7 @@ def _is_path(value: str) -> bool:
 
 
 def _list_forms(secret: str) -> set[str]:
-    """The value itself, in a URL, and in base64."""
+    """Returns the value itself, as in a URL, and in base64."""
     # A Secret may have bytes that are no text.
     data = secret.encode("utf-8", "backslashreplace")
     forms = {secret, quote(data, safe="")}
@@ -103,7 +104,7 @@ def _list_forms(secret: str) -> set[str]:
 
 
 def strip_credentials(uri: str) -> str:
-    """The URI without them: whoever opens it has them from the environment."""
+    """Returns the URI without them: whoever opens it has them from the environment."""
     base, mark, query = _USER.sub(r"\1", uri).partition("?")
     kept = [part for part in query.split("&") if part and not _QUERY.match(f"&{part}")]
     if mark and kept:

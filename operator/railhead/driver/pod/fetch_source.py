@@ -47,6 +47,7 @@ SETTINGS = (
     "core.fsmonitor=false",
     "submodule.recurse=false",
     "fetch.recurseSubmodules=false",
+    # An empty value clears the list, so that no helper but ours gets the credentials.
     "credential.helper=",
     "http.lowSpeedLimit=1000",  # bytes per second, for lowSpeedTime seconds: a server that hangs
     "http.lowSpeedTime=60",

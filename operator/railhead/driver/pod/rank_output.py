@@ -49,7 +49,7 @@ class LogTail:
         self._clock = clock
 
     def poll(self) -> bool:
-        """Shows new lines; whether there was something to read. Skips what vanished."""
+        """Shows new lines; tells whether there was something to read. Skips what vanished."""
         is_news = False
         for path in list_logs(self._temp, WORKER_LOGS):
             sink = self._sinks.get(path.suffix)
@@ -122,7 +122,7 @@ class LogTail:
 
 
 def _is_alive(path: Path) -> bool:
-    """Ray's name of the file ends with the process id."""
+    """Whether the process still lives whose id ends Ray's name of the file."""
     return Path("/proc", path.stem.rpartition("-")[2]).exists()
 
 

@@ -87,7 +87,7 @@ def find_last_words(text: str) -> str:
 
 
 def quote_words(text: str) -> str:
-    """The paragraph that decides, or the last ones."""
+    """Quotes the paragraph that decides, or the last ones."""
     texts = list(dict.fromkeys(" ".join(_PREFIX.sub("", each).split()) for each in text.split("\n\n")))
     decisive = next((text for text in texts if find_kind(text, has_trained=True)), "; ".join(texts[-3:]))
     return shorten_middle(decisive, _QUOTED_CHARS)

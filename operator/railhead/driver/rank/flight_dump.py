@@ -39,7 +39,7 @@ _START = f"import sys; sys.path.insert(0, sys.argv[1]); from {__name__} import m
 
 
 def read_dump(data: bytes, *, timeout: float = SECONDS) -> Optional[bytes]:
-    """The JSON of a pickle, compressed by zlib; None if the pickle is torn, too large or without entries.
+    """Returns the JSON of a pickle, compressed by zlib; None if the pickle is torn, too large or without entries.
 
     Raises OSError when no process can be started.
     """
@@ -99,6 +99,7 @@ def write_json(dump: Any) -> str:
             room_for_stacks -= len(stack) + 2
         entry = json.dumps(_write_entry(source, stacks.get(stack)))
         room -= len(entry) + 2
+        # The stacks follow, and take this much at most.
         if room < STACKS_BYTES:
             break
         entries.append(entry)

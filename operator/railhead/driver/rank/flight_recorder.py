@@ -25,7 +25,7 @@ _SWITCHES = ("TORCH_NCCL_DUMP_ON_TIMEOUT", "TORCH_NCCL_ENABLE_MONITORING")
 
 
 def switch_on_recorder() -> None:
-    """Call before torch's process group is created, in the rank's process."""
+    """Sets what torch reads; call it before torch's process group is created, in the rank's process."""
     import ray
 
     if ray.get_gpu_ids():
@@ -50,7 +50,7 @@ def set_variables(variables: MutableMapping[str, str], *, torch: str, prefix: st
 
 
 def read_own_record() -> Optional[bytes]:
-    """The controller calls this on a worker: what `flight_dump` makes of its record; None without one."""
+    """Returns, on a worker, what `flight_dump` makes of its record; None without one."""
     collectives = getattr(getattr(sys.modules.get("torch"), "_C", None), "_distributed_c10d", None)
     dumps = [getattr(collectives, name, None) for name in ("_dump_nccl_trace", "_dump_fr_trace")]
     records = [dump() for dump in dumps if dump is not None]

@@ -9,7 +9,7 @@ import sys
 
 
 def keep_logging_from_raising() -> None:
-    """A handler whose stream the user's code closed would raise while Ray logs an error, which would then be lost."""
+    """Silences handlers whose stream the user's code has closed: else an error that Ray logs then would be lost."""
     original = logging.Handler.handleError
     if original.__module__ == __name__:
         return
@@ -44,5 +44,5 @@ class OwnLog:
                 os.close(self._descriptor)
 
     def _is_ours(self) -> bool:
-        """The user's code may have closed all descriptors and reused this number for its own file."""
+        """Whether the number is still ours: the user's code may have closed all descriptors and reused it for a file."""
         return self._descriptor >= 0 and os.path.samestat(self._file, os.fstat(self._descriptor))

@@ -3,7 +3,7 @@
 Ray receives one of our functions, which calls the user's in Ray Train's training thread, once per rank. That of
 trainer.trainFunc imports the user's function on the worker. That of a trainer that the user built calls the function it
 was built with, and the user's own exceptions reach Ray Train unchanged, since the user's code may inspect them; in
-addition they carry our description of them (`errors.note_exception`).
+addition they carry our description of them (`attempt_errors.note_exception`).
 
 Ray Train runs the function in a thread, builds and logs its exception there, and treats a thread
 that ended without an error as a success. Building and logging may both fail, because the exception
@@ -84,7 +84,7 @@ _is_permitted = False
 
 
 def permit_training(run_id: str) -> None:
-    """The controller calls this on each worker once its fence is in place, before torch's process group is created.
+    """Lets this worker train; the controller calls it once its fence is in place, before torch's process group exists.
 
     `run_id`: of `contract.trackers`.
     """
@@ -96,7 +96,7 @@ def permit_training(run_id: str) -> None:
 
 
 def read_end() -> RankEnd:
-    """The controller calls this on a worker."""
+    """Returns, on a worker, how far its function got."""
     age = time.monotonic() - _ended_at
     pod = os.environ.get(environment.POD_NAME, "")
     return RankEnd(_END.stage, _END.error, pod, age, NOTICES.was_read, read_link())
@@ -217,7 +217,7 @@ def _is_portable(error: BaseException) -> bool:
 
 
 def _refuse_what_has_not_run(result: object, rank: int) -> None:
-    """An async function or generator hidden by a decorator returns at once, and its body never runs."""
+    """Refuses what an async function or generator returns that a decorator has hidden: its body never ran."""
     if inspect.iscoroutine(result):
         result.close()
     elif not (inspect.isasyncgen(result) or inspect.isgenerator(result)):

@@ -79,13 +79,13 @@ def note_progress(step: SupportsIndex, total: Optional[SupportsIndex], tokens: O
 
 
 def read_beat() -> RankProgress:
-    """The controller calls this on a worker."""
+    """Returns, on a worker, how far its training is."""
     now = time.monotonic()
     return replace(STEPS, clock=now, blocked=_count_blocked(now), tracker_url=read_link())
 
 
 def exchange_beat(losses: LossHistory) -> RankProgress:
-    """The controller calls this on a worker every few seconds, with what it knows of the run's losses."""
+    """Answers the controller, which asks each worker every few seconds and tells what it knows of the run's losses."""
     global _losses
     _losses = losses
     return read_beat()
@@ -104,7 +104,7 @@ def read_times() -> Tuple[float, float]:
 
 
 def _count_blocked(now: float) -> float:
-    """Another thread may end a report meanwhile. Never too many: those that have ended are read first."""
+    """Counts the seconds in reports, and never too many: another thread may end one, so those over are read first."""
     blocked = STEPS.blocked
     return blocked + (max(now - STEPS.report_began, 0.0) if STEPS.open_reports else 0.0)
 
@@ -120,7 +120,7 @@ def watch_optimizers() -> None:
 
 @contextlib.contextmanager
 def reporting() -> Iterator[None]:
-    """While a report waits for the other ranks and the storage, no step is due."""
+    """Marks a report: while it waits for the other ranks and the storage, no step is due."""
     # The tracker's run may be over when the controller asks next.
     read_link()
     STEPS.report_began = began = time.monotonic()
@@ -135,7 +135,7 @@ def reporting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def saving() -> Iterator[None]:
-    """While training waits for its state to be copied or written, before the report: that is time of the checkpoint."""
+    """Counts what training waits for its state to be copied or written, before the report, as the checkpoint's time."""
     began = time.monotonic()
     try:
         yield

@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 1.0  # of a report that waits for the record, for storage tha
 
 
 def watch_uploads() -> None:
-    """Once per process. Without effect in a Ray whose methods take something else."""
+    """Watches all uploads, once per process; without effect in a Ray whose methods take something else."""
     watch = Watch(
         steps.reporting, steps.read_times, convert, announce_upload, _list_files, _uploading, _copying, _note_elsewhere
     )
@@ -40,7 +40,7 @@ def watch_uploads() -> None:
 
 
 def _list_files(checkpoint: RayCheckpoint, is_async: bool) -> CheckpointFiles:
-    """Another storage's files are not listed: that takes requests, and no temporary folder is there."""
+    """Returns a local folder's files; of another storage none: that takes requests, and no temporary folder is there."""
     folder = ""
     if getattr(checkpoint.filesystem, "type_name", "") == "local":
         folder = checkpoint.path

@@ -177,7 +177,7 @@ def choose_file_system(run_config: RunConfig) -> tuple[FileSystem, str]:
 
 
 def write_marker(storage_path: str, run_name: str) -> None:
-    """Uses the very class that Ray Train writes with: it leaves its marker file in the run's folder."""
+    """Writes by the very class that Ray Train writes with, which leaves its marker file in the run's folder."""
     from ray.train.v2._internal.execution.storage import StorageContext
 
     StorageContext(storage_path=storage_path, experiment_dir_name=run_name)

@@ -82,12 +82,12 @@ def name_hosts(node_ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def list_lost_nodes(node_ids: set[str]) -> tuple[LostNode, ...]:
-    """Dead according to Ray, or without a raylet that accepts connections."""
+    """Returns those that are dead according to Ray, or without a raylet that accepts connections."""
     return _probe(node_ids)[0]
 
 
 def _probe(node_ids: set[str]) -> tuple[tuple[LostNode, ...], bool]:
-    """The lost ones, and whether the probes are in doubt: then only those that Ray lists as dead.
+    """Returns the lost ones, and whether the probes are in doubt: then only those that Ray lists as dead.
 
     A head that can open no new connection, because its node's connection tracking is full or it has too many open
     files, reaches no node, while Ray's own connections to all of them stay open.
@@ -126,7 +126,7 @@ def _answers(node: NodeInfo) -> bool:
 
 
 def confirm_lost(lost: Iterable[LostNode]) -> tuple[LostNode, ...]:
-    """Those that Ray lists as dead, or that a second probe finds gone too."""
+    """Returns those that Ray lists as dead, or that a second probe finds gone too."""
     found = tuple(lost)
     unknown = {node.node_id for node in found if not node.is_known}
     again = list_lost_nodes(unknown) if unknown else ()
@@ -156,7 +156,7 @@ def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
 
 
 def _unregister(node: LostNode) -> None:
-    """The request that a raylet sends to the GCS when it exits. tests/ray checks the contract, per Ray version."""
+    """Sends the request that a raylet sends to the GCS when it exits. tests/ray checks the contract, per Ray version."""
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 

@@ -94,7 +94,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
             raise
 
     def after_replica_group_start(self, replica_group: ExecutionGroup) -> None:
-        """Ray calls this for each part of a group that has just started, too."""
+        """Skips what Ray also calls this for: each part of a group that has just started as a whole."""
         first = {id(worker) for worker in self._first}
         if self._group is None or all(id(worker) in first for worker in replica_group.get_workers()):
             return
@@ -102,7 +102,7 @@ class StepsCallback(_Base):  # type: ignore[misc]
             step.started(replica_group, self._group)
 
     def after_worker_group_poll_status(self, worker_group_status: GroupStatus) -> None:
-        """Ray polls only a group that has started; a poll of another one has nothing for the steps."""
+        """Hands on each poll; one before any group has started has nothing for the steps."""
         if self._group is not None:
             for step in self._steps:
                 step.after_poll(worker_group_status, self._group)

@@ -109,7 +109,7 @@ NOTICES = Notices()
 
 
 def watch_reports(watch: Watch) -> None:
-    """Once per process. Without effect in a Ray whose methods take something else."""
+    """Patches Ray's methods, once per process; without effect in a Ray whose methods take something else."""
     from ray.train.v2._internal.execution.context import TrainContext as Context
     from ray.train.v2._internal.execution.storage import StorageContext
 
@@ -237,7 +237,7 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
 
 
 def _watch_copy(persist: _Method, watch: Watch) -> _Method:
-    """The user's own checkpoint_upload_fn may call it too, with files that it has just written."""
+    """Watches Ray's copy, which the user's own checkpoint_upload_fn may call too, with files that it has just written."""
 
     @functools.wraps(persist)
     def watched_copy(self: Storage, checkpoint: RayCheckpoint, checkpoint_dir_name: str) -> object:
@@ -249,13 +249,13 @@ def _watch_copy(persist: _Method, watch: Watch) -> _Method:
 
 
 def _attach(checkpoint: object, name: str, value: object) -> None:
-    """It travels with Ray's object, also to the controller. One that does not take it is as good."""
+    """Attaches a value that travels with Ray's object to the controller; one that does not take it is as good."""
     with contextlib.suppress(Exception):
         setattr(checkpoint, name, value)
 
 
 def watch_notices() -> None:
-    """Once per process. Without effect in a Ray older than 2.58, which sends none."""
+    """Notes when the user's code reads a notice, once per process; without effect before Ray 2.58, which sends none."""
     from ray.train.v2._internal.execution.train_fn_utils import DistributedTrainFnUtils as Utils
 
     original = getattr(Utils, NOTICE, None)

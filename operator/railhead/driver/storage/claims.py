@@ -112,7 +112,7 @@ def take_run(
 
 
 def check_claim(folder: RunFolder, claim: Claim) -> None:
-    """One small read. Raises Fenced or JobRefused when the run now belongs to another."""
+    """Checks by one small read. Raises Fenced or JobRefused when the run now belongs to another."""
     data = folder.read(FENCE)
     if data == str(claim).encode():
         return
@@ -133,7 +133,7 @@ def find_first_uid(claims: Iterable[Claim]) -> str:
 
 
 def _refuse_foreign(folder: RunFolder, claimant: Claimant, before: Iterable[Claim]) -> None:
-    """The owner of the last turn has the run, whether or not it still runs."""
+    """Refuses a run that another job owns: it is that of the last turn, whether or not that job still runs."""
     newest = max(before, key=attrgetter("turn", "uid"), default=None)
     if newest is None or claimant.is_sharing or claimant.has_claimed(newest):
         return
@@ -210,7 +210,7 @@ def read_success(
 
 
 def forget_outcome(folder: RunFolder) -> None:
-    """Call only behind the fence, by an attempt that is going to train."""
+    """Removes the outcome of an earlier attempt; call it only behind the fence, in one that is going to train."""
     # An outcome that stays does no harm: no other attempt believes it.
     with contextlib.suppress(OSError):
         folder.delete(OUTCOME)

@@ -106,7 +106,7 @@ class _Plain:
         return value
 
     def _convert_other(self, value: Any) -> Any:
-        """A scalar of numpy or torch is its number; all else is the name of its class."""
+        """Returns the number of a scalar of numpy or torch; of all else the name of its class."""
         number = find_number(value)
         if number is None:
             return f"<{type(value).__name__}>"

@@ -1,4 +1,4 @@
-"""Records that outlive the pod, in segments: bounded files of JSON lines in the run's folder (`contract.history`).
+"""Records that outlive the pod, in segments: bounded files of JSON lines in the run's folder (`contract.history_format`).
 
 Each record is first a line of a file in the pod, which takes microseconds, so nothing waits for the storage, and what
 the storage lacks is still there when Ray's processes are gone: the driver writes it at the end. The newest segment is
@@ -88,7 +88,7 @@ class Segments:
         return self._spool / str(self._name(self._number))
 
     def _begin(self, number: int) -> None:
-        """Right away, so that the pod always has the newest segment, and no number is used twice."""
+        """Begins a segment right away, so that the pod always has the newest one, and no number is used twice."""
         self._spool.mkdir(parents=True, exist_ok=True)
         header = Header(self.kind, self._job, dropped=self._dropped)
         (self._spool / str(self._name(number))).write_bytes(header.to_line())

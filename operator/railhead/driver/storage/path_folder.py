@@ -125,6 +125,6 @@ def _put(name: str, data: bytes, flag: int, folder: int) -> None:
 
 
 def _set_mode(descriptor: int, mode: int) -> None:
-    """Whatever the umask is. An object store that is mounted as a path may have no modes."""
+    """Sets the mode whatever the umask is. An object store that is mounted as a path may have no modes."""
     with contextlib.suppress(OSError):
         os.fchmod(descriptor, mode)

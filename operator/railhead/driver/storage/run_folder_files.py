@@ -55,7 +55,7 @@ class RunFolder:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Atomic where it can be: object stores write whole files, and on a path this renames a temporary file.
+        """Replaces a file, atomically where it can: object stores write whole files, and on a path this renames a temporary file.
 
         Some object stores that are mounted as a path cannot rename: there it writes in place, as Ray does.
         """
@@ -142,7 +142,7 @@ class PrivateFolder:
 
 
 def forget_listings(filesystem: FileSystem) -> None:
-    """A user's own file system may come from fsspec, whose file systems cache folder listings."""
+    """Empties the caches of folder listings that a user's own file system has if it comes from fsspec."""
     forget = getattr(getattr(getattr(filesystem, "handler", None), "fs", None), "invalidate_cache", None)
     if forget is not None:
         forget()

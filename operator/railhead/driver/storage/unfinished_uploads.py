@@ -80,7 +80,7 @@ def list_leftovers(folder: RunFolder, *, committed: Collection[str]) -> tuple[li
 
 
 def remove_leftovers(folder: RunFolder, folders: list[str], records: list[str]) -> None:
-    """Call only behind the fence. The next group may train already: its uploads have new names."""
+    """Removes them, only behind the fence. The next group may train already: its uploads have new names."""
     for name in folders:
         # An earlier removal was still under way.
         with contextlib.suppress(FileNotFoundError):

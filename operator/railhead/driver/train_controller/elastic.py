@@ -60,7 +60,7 @@ class Bounds:
 
 
 def decide_start(bounds: Bounds, *, nodes: int, waited: float, has_run: bool) -> Optional[int]:
-    """The size of a group that is not running, or None to wait. `nodes`: live worker nodes; `waited`: seconds."""
+    """Returns the size of a group that is not running, or None to wait. `nodes`: live worker nodes; `waited`: seconds."""
     workers = min(nodes * bounds.per_pod, bounds.most)
     if workers < bounds.least:
         return None
@@ -70,7 +70,7 @@ def decide_start(bounds: Bounds, *, nodes: int, waited: float, has_run: bool) ->
 
 
 def decide_resize(bounds: Bounds, *, nodes: int, workers: int, ran: float) -> Optional[int]:
-    """The new size of a group that has just committed, or None. `workers`: its size; `ran`: seconds since its start."""
+    """Returns the new size of a group that has just committed, or None; `workers`: its size; `ran`: for how long."""
     possible = min(nodes * bounds.per_pod, bounds.most)
     if possible <= workers or ran < bounds.resize_interval:
         return None

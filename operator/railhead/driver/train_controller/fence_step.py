@@ -79,12 +79,12 @@ class FenceStep(ControllerStep):
         self._guard(manager, folder, check, check_quietly)
 
     def after_finish(self) -> None:
-        """The last group is gone, and there may be no later one. Never raises."""
+        """Cleans up once more: the last group is gone, and there may be no later one. Never raises."""
         if self._start_clean_up is not None:
             self._start_clean_up().join(END_PATIENCE_SECONDS)
 
     def _check_claim(self, folder: RunFolder, claim: Claim) -> None:
-        """Older Rays do not pass the exception to the failure policy, so this tells the driver the failure."""
+        """Checks the claim, and tells the driver a failure: older Rays do not pass the exception to the failure policy."""
         try:
             check_claim(folder, claim)
         except (Fenced, JobRefused) as error:
@@ -144,7 +144,7 @@ class EmptyCommits:
         self._seen: object = manager.latest_checkpoint_result  # of an earlier group, which noted it
 
     def note_newest(self) -> None:
-        """Call before the commit. Only a checkpoint of which no rank says that it has files costs a request."""
+        """Notes it, before the commit. Only a checkpoint of which no rank says that it has files costs a request."""
         newest = self._manager.latest_checkpoint_result
         if newest is None or newest is self._seen:
             return

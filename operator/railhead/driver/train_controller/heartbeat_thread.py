@@ -49,6 +49,7 @@ def _ask(group: Group, worker_group: WorkerGroup, mailbox: Mailbox) -> None:
         except Exception:
             # The group is not active any more.
             return
+        # The next group has a thread of its own; old answers would stand for its progress.
         if group.worker_group is not worker_group:
             return
         beat = pulse.add(answers)
@@ -84,7 +85,7 @@ class HeartbeatMerger:
         self._firsts: deque[RankProgress] = deque()  # of rank 0, those of the last RATE_SECONDS
 
     def add(self, answers: Mapping[int, RankAnswer[RankProgress]]) -> Optional[Heartbeat]:
-        """A rank that does not answer is where it was; None while no rank has answered at all."""
+        """Returns the next heartbeat, None while no rank has answered at all. A rank that does not answer is where it was."""
         fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, RankProgress)}
         self.beats.update(fresh)
         if not self.beats:

@@ -1,4 +1,4 @@
-"""Keeps a run's history in its folder: each report of rank 0, and the driver's transitions (`contract.history`).
+"""Keeps a run's history in its folder: each report of rank 0, and the driver's transitions (`contract.history_format`).
 
 The steps append lines to files of the pod. A thread takes them to the storage every minute, behind the fence, so
 training and the controller never wait for that; the driver's process takes what is left when the attempt ends.

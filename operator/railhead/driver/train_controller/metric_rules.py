@@ -47,7 +47,7 @@ class MetricRules:
         self.begin_again(now=0.0)
 
     def begin_again(self, *, now: float) -> None:
-        """A new group trains: nothing that the one before did counts."""
+        """Forgets what the group before did: a new one trains."""
         rules = tuple(self._watches)
         self._watches = {}
         self._reports = 0
@@ -57,7 +57,7 @@ class MetricRules:
         self.set_rules(rules, now=now)
 
     def set_rules(self, rules: Iterable[MetricRule], *, now: float) -> None:
-        """A rule that has not changed keeps what it has seen."""
+        """Replaces the rules; one that has not changed keeps what it has seen."""
         self._watches = {rule: self._watches.get(rule) or _make_watch(rule, now) for rule in rules}
 
     @property
@@ -65,7 +65,7 @@ class MetricRules:
         return any(rule.type == RATE_BELOW and not rule.metric for rule in self._watches)
 
     def note_report(self, metrics: Mapping[str, Any], *, is_commit: bool, now: float) -> None:
-        """One report of all ranks, with rank 0's metrics."""
+        """Notes one report of all ranks, with rank 0's metrics."""
         self._reports += 1
         self._reported = tuple(str(name) for name in metrics)
         self._place = _describe_place(metrics, self._reports)
@@ -79,7 +79,7 @@ class MetricRules:
                 watch.note_commit(now)
 
     def note_steps(self, steps: int, *, now: float) -> None:
-        """How many steps the ranks have made."""
+        """Notes how many steps the ranks have made."""
         for rule, watch in self._watches.items():
             if rule.type == RATE_BELOW and not rule.metric:
                 watch.note(float(steps), now)
@@ -167,10 +167,10 @@ class _Watch:
         self._text = ""
 
     def note(self, value: float, now: float) -> None:
-        """A value of the metric, or the number of steps."""
+        """Notes a value of the metric, or the number of steps."""
 
     def note_commit(self, now: float) -> None:
-        """A checkpoint was committed."""
+        """Notes that a checkpoint was committed."""
 
     def look(self, now: float, place: str) -> str:
         """Returns what is wrong; empty if nothing is."""

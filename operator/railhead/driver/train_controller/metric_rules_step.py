@@ -105,7 +105,7 @@ class MetricRulesStep(ControllerStep):
         self._mailbox.controller.change(partial(replace, rule_warning=warning))
 
     def _act(self, fired: Sequence[Fired], status: GroupStatus, driver: FromDriver) -> None:
-        """Not while the run ends: what is left of it is for the last checkpoint."""
+        """Makes a rule an error, but not while the run ends: what is left of it is for the last checkpoint."""
         first = next((each for each in fired if each.rule.action != WARN), None)
         statuses = status.worker_statuses
         if first is None or driver.end is not None or any(each.error for each in statuses.values()):
@@ -120,4 +120,5 @@ class MetricRulesStep(ControllerStep):
                 self._restarts[first.rule] = place
             else:
                 message += ": the worker group has restarted for it before this step was passed, so the job fails"
+        # Ray knows errors of ranks only. Of this kind the policy takes the rank in the error, -1, and not rank 0.
         statuses[0].error = TrainingError(kind, -1, message)

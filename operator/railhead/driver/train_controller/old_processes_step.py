@@ -1,6 +1,8 @@
 """Waits for the processes of the group before.
 
-Ray kills a group's processes and starts the next one in the same pods without waiting for their end.
+Ray kills a group's processes and starts the next one in the same pods without waiting for their end,
+and a process that a rank has started, such as a DataLoader's, may hold its GPU for longer. Ray puts each
+rank and what it starts into a process group of its own (see `pod.ray_start`), by which they are found.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class ProgressStep(ControllerStep):
 
     @never_raises("record progress")
     def after_finish(self) -> None:
-        """A validation may have added metrics after the last report."""
+        """Chooses the best one again: a validation may have added metrics after the last report."""
         self._change(self._with_best(self._progress))
 
     @never_raises("record progress")
@@ -93,9 +93,9 @@ class ProgressStep(ControllerStep):
         self._change(self._warn_of_repeated_name(progress))
 
     def _record_unreported_commit(self, manager: CheckpointManager) -> None:
-        """The last attempt may have died between its last commit and the report of it.
+        """Records a commit of which the last attempt died before it could report it.
 
-        Records that commit now, under the next index, so that no index is used twice and it can be the best. Likewise
+        It does so now, under the next index, so that no index is used twice and it can be the best. Likewise
         an older one that this attempt fell back to: the newest known index must name what the run resumes from.
         """
         if self._attempt == 1 or environment.KNOWN_CHECKPOINTS not in os.environ or self._progress.commits:
@@ -133,7 +133,7 @@ class ProgressStep(ControllerStep):
         return replace(progress, best_checkpoint=choose_best(ranking, self._commits))
 
     def _warn_of_missing_score(self, name: str) -> None:
-        """Once: every report is likely to lack it."""
+        """Warns once: every report is likely to lack it."""
         ranking = self._ranking
         if ranking and not self._has_warned and find_score(dict(ranking.kept).get(name, {}), ranking.attribute) is None:
             self._has_warned = True
@@ -161,7 +161,7 @@ class ProgressStep(ControllerStep):
 
 
 def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
-    """The number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
+    """Returns the number under `attribute`, which may be `a/b` for a nested one, as in Ray; None if missing or NaN."""
     value = find_value(metrics, attribute)
     if not isinstance(value, numbers.Real):
         return None
@@ -172,7 +172,7 @@ def find_score(metrics: Metrics, attribute: str) -> Optional[float]:
 
 
 def choose_best(ranking: Ranking, commits: Mapping[str, CheckpointRecord]) -> CheckpointRecord:
-    """The best one, or NO_CHECKPOINT.
+    """Returns the best one, or NO_CHECKPOINT.
 
     On equal scores the latest wins, as in Ray. A checkpoint that is not in `commits` has no index
     and is skipped.

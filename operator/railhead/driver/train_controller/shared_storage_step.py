@@ -1,13 +1,8 @@
-"""Before a worker group trains, or a part of it that Ray has replaced: its pods share the storage, and old processes
-are gone.
+"""Checks that the pods of a worker group share the storage, before it trains, or a part of it that Ray has replaced.
 
 A path that only one pod can see (no volume, an emptyDir, a claim that another node cannot mount)
 would otherwise surface at the first checkpoint, or at the next attempt as a run that starts from scratch.
 A URI needs no such check.
-
-Ray kills a group's processes and starts the next one in the same pods without waiting for their end,
-and a process that a rank has started, such as a DataLoader's, may hold its GPU for longer. Ray puts each
-rank and what it starts into a process group of its own (see `pod.ray_start`), by which they are found.
 """
 
 from __future__ import annotations

@@ -37,6 +37,7 @@ class StacksStep(ControllerStep):
         hang = self._take_hang()
         if hang and not status.finished:
             kind = RankErrorKind.STEPLESS if hang.is_of_steps else RankErrorKind.STUCK
+            # Ray knows errors of ranks only. Of this kind the policy takes the rank in the error, and not rank 0.
             status.worker_statuses[0].error = TrainingError(kind, hang.rank, hang.message)
 
     def _take_hang(self) -> Optional[Hang]:

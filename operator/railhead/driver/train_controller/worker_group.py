@@ -76,7 +76,7 @@ class Group(ControllerStep):
         self._processes = {rank: worker.metadata for rank, worker in enumerate(workers)}
 
     def note_report(self) -> None:
-        """All ranks have reported, so they train."""
+        """Notes that all ranks have reported, so they train."""
         self.reports += 1
         self.trained.update(process.node_id for process in self.read_processes().values())
 

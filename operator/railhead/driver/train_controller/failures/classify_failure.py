@@ -102,7 +102,7 @@ class RestartHistory:
 
     @property
     def may_restart(self) -> bool:
-        """The user's own number applies to any failures; without one, new pods after the same failure twice."""
+        """Whether the limits leave one. The user's own number applies to any failures; else new pods after the same twice."""
         return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
 
     @property
@@ -156,7 +156,7 @@ HANGS = (*_WAITS, *FOUND_HANGS)
 
 
 def classify_failure(facts: FailureFacts) -> Failure:
-    """The order matters: causes come before the errors that they explain."""
+    """Names the cause. The order matters: causes come before the errors that they explain."""
     if facts.refusal:
         return facts.refusal
     by_kind = {kind: [error for error in facts.errors if error.kind == kind] for kind in RankErrorKind}
@@ -202,7 +202,7 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory)
 
 
 def is_of_broken_gpu(failure: Failure) -> bool:
-    """Beyond doubt: the operator replaces the pod, and the job avoids its node."""
+    """Whether it is so beyond doubt: then the operator replaces the pod, and the job avoids its node."""
     return failure.reason in BROKEN_NODE and bool(failure.suspect_pod)
 
 
@@ -212,7 +212,7 @@ def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
 
 
 def explain_missing_success() -> Failure:
-    """fit() ended without an error, but the worker group did not report success."""
+    """Returns the failure of a fit() that ended without an error, and without a success of the worker group."""
     message = (
         "Ray Train ended without an error, but its controller did not report that the training function returned on "
         "every rank; check the head's log for the cause, and RAY_TRAIN_CALLBACKS if the image or the script sets it"
@@ -225,7 +225,7 @@ def _infrastructure(reason: str, message: str) -> Failure:
 
 
 def _describe(errors: list[RankError]) -> str:
-    """The earliest one in full: the others are usually its consequences."""
+    """Writes the earliest one in full: the others are usually its consequences."""
     first = _choose_first(errors)
     others = [error.rank for error in errors if error is not first]
     if first.rank >= 0 and first.kind not in FOUND_BY_DRIVER:

@@ -40,7 +40,7 @@ def explain_errors(
     *,
     has_trained: Callable[[int], bool],
 ) -> tuple[RankError, ...]:
-    """The errors with their causes, without those of ranks that died of another's cause.
+    """Returns the errors with their causes, without those of ranks that died of another's cause.
 
     `reports`: of the ranks whose pods answered.
     """

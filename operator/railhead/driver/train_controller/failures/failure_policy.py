@@ -1,6 +1,7 @@
-"""Our failure policy inside Ray Train's controller: translates its exceptions, decides with `failure`.
+"""Our failure policy inside Ray Train's controller: collects the facts of a failure, and decides with
+`classify_failure`.
 
-`ray.controller` puts it in the place of Ray's.
+`ray.controller_parts` puts it in the place of Ray's.
 """
 
 from __future__ import annotations
@@ -109,6 +110,7 @@ class RetryDecider:
             same = before.same + 1
         self._history = RestartHistory(
             unexplained=unexplained,
+            # Not of `before`: a group that commits and hangs again and again must get new pods too.
             hangs=self._history.hangs + (found.class_ is FailureClass.HANG),
             same=same,
             charged=charged,
@@ -120,7 +122,7 @@ class RetryDecider:
 
 
 def collect_facts(error: BaseException, group: Group) -> FailureFacts:
-    """Ray's exception and the current state of the group's nodes, as facts. The next group uses the live ones."""
+    """Returns Ray's exception and the state of the group's nodes as facts. The next group uses the live ones."""
     facts = name_path(translate_error(error, group), group)
     wanted = _find_awaited_workers(error)
     slots = count_worker_slots() if wanted else 0
@@ -133,10 +135,12 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
         return facts
     processes = group.read_processes()
     lost = wait_for_lost_nodes(process.node_id for process in processes.values())
+    # The failure is put down to a node that misses one probe; only after a second one does it lose its pod.
     confirmed = confirm_lost(lost)
     mark_dead_in_ray(confirmed)
     pods = tuple(node.host for node in confirmed if node.host)
     errors = add_pods(facts.errors, processes)
+    # A lost node explains the errors on all others.
     if not lost:
         errors, finding = explain_deaths(add_ages(errors, group), processes, group)
         if finding:
@@ -150,14 +154,14 @@ def collect_facts(error: BaseException, group: Group) -> FailureFacts:
 
 
 def _give_up_pods(pods: Sequence[str], box: MailboxFile[FromController], group: Group) -> None:
-    """The operator, which knows the reason by then, replaces them, and no rank of the next group runs there."""
+    """Has the operator, which knows the reason by then, replace them; no rank of the next group runs there."""
     box.change(partial(replace, lost_pods=tuple(pods)[:MAX_LOST_PODS]))
     nodes = {each.node_id: each for each in group.read_processes().values() if each.hostname in pods}
     mark_dead_in_ray(LostNode(node, each.node_ip, is_known=False, host=each.hostname) for node, each in nodes.items())
 
 
 def _find_awaited_workers(error: BaseException) -> int:
-    """The size of the group whose start timed out, else 0."""
+    """Returns the size of the group whose start timed out, else 0."""
     inner = getattr(error, "controller_failure", error)
     is_timeout = "WorkerGroupStartupTimeoutError" in list_class_names(inner)
     if is_timeout:
@@ -166,7 +170,7 @@ def _find_awaited_workers(error: BaseException) -> int:
 
 
 def add_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
-    """The errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
+    """Returns the errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
     # The group is not active.
     with contextlib.suppress(Exception):
@@ -181,7 +185,7 @@ def add_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ..
 
 
 def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
-    """The facts with the run's path, which errors of its storage rarely name."""
+    """Returns the facts with the run's path, which errors of its storage rarely name."""
     folder = group.folder
     if folder is None:
         return facts
@@ -193,7 +197,7 @@ def name_path(facts: FailureFacts, group: Group) -> FailureFacts:
 
 
 def add_pods(errors: tuple[RankError, ...], processes: Mapping[int, Metadata]) -> tuple[RankError, ...]:
-    """The errors with the pods of their ranks."""
+    """Returns the errors with the pods of their ranks."""
     return tuple(
         replace(each, pod=processes[each.rank].hostname) if each.rank in processes else each for each in errors
     )

@@ -24,7 +24,7 @@ _NAME = re.compile(r"(\d+)-(\d+)")
 
 
 def keep_in_thread(records: Mapping[int, bytes], group: Group, *, first: Collection[int]) -> None:
-    """Behind the fence. Waits for STORE_PATIENCE_SECONDS at most, and keeps writing after that."""
+    """Keeps them behind the fence. Waits for STORE_PATIENCE_SECONDS at most, and keeps writing after that."""
     folder = group.folder
     check_fence = group.check_fence
     if not records or folder is None:

@@ -5,7 +5,7 @@ faulthandler names the signal and torch the collective, how many GPUs answer, an
 recorder. Out of memory, the kernel ends the entire pod, and the kubelet says why.
 
 After a hang the flight records of all ranks are compared and kept in the run's folder. They are JSON by then: each
-rank's own pod has read its pickle (`node.flight_dump`).
+rank's own pod has read its pickle (`rank.flight_dump`).
 """
 
 from __future__ import annotations

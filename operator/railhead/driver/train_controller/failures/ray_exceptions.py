@@ -142,14 +142,14 @@ def _is_actor_error(error: BaseException) -> bool:
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Killed by Ray's memory monitor. Ray's advice for any dead process mentions memory too."""
+    """Whether Ray's memory monitor killed it. Ray's advice for any dead process mentions memory too."""
     if "OutOfMemoryError" in list_class_names(error):
         return not isinstance(error, TrainingError)
     return _is_actor_error(error) and any(phrase in read_text(error) for phrase in _MEMORY_PHRASES)
 
 
 def _begin(error: BaseException) -> str:
-    """Begins a text that ends with advice."""
+    """Returns the beginning of a text that ends with advice."""
     return " ".join(read_text(error).split())[:400]
 
 
@@ -162,7 +162,7 @@ def _cut(error: BaseException) -> str:
 
 
 def _without_traceback(error: BaseException) -> str:
-    """Starts at the last exception named in the tracebacks; a subprocess's output follows it."""
+    """Returns the text from the last exception named in the tracebacks on; a subprocess's output follows it."""
     text = read_text(error)
     found = [match.start() for match in re.finditer(r"^[\w.]*(Error|Exception)\b", text, re.MULTILINE)]
     message = " ".join(text[found[-1] if found else 0 :].split())
@@ -177,5 +177,5 @@ def _last_line(error: BaseException) -> str:
 
 
 def build_failure(error: BaseException) -> Failure:
-    """The driver's own classification of what fit() raised, when the controller left none."""
+    """Classifies what fit() raised in the driver itself, when the controller left no failure."""
     return classify_failure.classify_failure(translate_error(error, Group()))
