@@ -74,7 +74,7 @@ def find_address(host: str, *, own: str, hosts_file: Optional[str]) -> Optional[
 
 
 def find_in_hosts_file(host: str, hosts_file: Optional[str]) -> Optional[str]:
-    """Returns the address of the name in a file like /etc/hosts, by its last line with the name; None without such a line."""
+    """Returns the address of the name in a file like /etc/hosts, by its last line with the name; None without one."""
     found = None
     with contextlib.suppress(OSError), open(hosts_file or os.devnull) as file:
         for line in file:

@@ -36,7 +36,7 @@ def exit_at_sigterm() -> None:
 
 
 def start_child(command: list[str], *, environment: Mapping[str, str], log: Path) -> subprocess.Popen[bytes]:
-    """Starts a child that ends with this process; only in the main thread: the kernel watches the thread that did so."""
+    """Starts a child that ends with this process; only in the main thread, since the kernel watches that thread."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as file:
         return subprocess.Popen(

@@ -48,7 +48,7 @@ def _is_in_debugger(stack: Stack) -> bool:
 
 
 def find_lone_rank(stacks: list[Stack]) -> Optional[Stack]:
-    """Returns the only rank that is alone at its place, so that the others wait for it; None if there is no such rank."""
+    """Returns the only rank that is alone at its place, so that the others wait for it; None without one."""
     alone = [ranks[0] for _, ranks in group_ranks(stacks, attrgetter("place")) if len(ranks) == 1]
     if len(alone) == 1 < len(stacks):
         return alone[0]

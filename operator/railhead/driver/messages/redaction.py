@@ -56,8 +56,8 @@ def redact(text: str) -> str:
 
 
 def hide_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Returns the text without credentials: those in its URLs and headers, tokens of service accounts, and the values of
-    variables that come from a Secret or whose names suggest credentials."""
+    """Returns the text without credentials: those in its URLs and headers, tokens of service accounts, and the values
+    of variables that come from a Secret or whose names suggest credentials."""
     text = _USER.sub(rf"\1{HIDDEN}@", text)
     text = _QUERY.sub(rf"\1{HIDDEN}", text)
     text = _JWT.sub(HIDDEN, _HEADER.sub(rf"\1{HIDDEN}", text))

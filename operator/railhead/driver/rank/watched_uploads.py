@@ -40,7 +40,7 @@ def watch_uploads() -> None:
 
 
 def _list_files(checkpoint: RayCheckpoint, is_async: bool) -> CheckpointFiles:
-    """Returns a local folder's files; of another storage none: that takes requests, and no temporary folder is there."""
+    """Returns a local folder's files; none of another storage, which takes requests, and has no temporary folder."""
     folder = ""
     if getattr(checkpoint.filesystem, "type_name", "") == "local":
         folder = checkpoint.path

@@ -156,7 +156,7 @@ def mark_dead_in_ray(lost: Iterable[LostNode]) -> None:
 
 
 def _unregister(node: LostNode) -> None:
-    """Sends the request that a raylet sends to the GCS when it exits. tests/ray checks the contract, per Ray version."""
+    """Sends what a raylet sends to the GCS when it exits. tests/ray checks the contract, per Ray version."""
     from ray._private.grpc_utils import init_grpc_channel
     from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 

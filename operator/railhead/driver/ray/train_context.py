@@ -237,7 +237,7 @@ def _watch_upload(upload: _Method, watch: Watch) -> _Method:
 
 
 def _watch_copy(persist: _Method, watch: Watch) -> _Method:
-    """Watches Ray's copy, which the user's own checkpoint_upload_fn may call too, with files that it has just written."""
+    """Watches Ray's copy, which the user's own checkpoint_upload_fn may call too, with files that are new."""
 
     @functools.wraps(persist)
     def watched_copy(self: Storage, checkpoint: RayCheckpoint, checkpoint_dir_name: str) -> object:

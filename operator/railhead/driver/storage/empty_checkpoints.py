@@ -14,7 +14,7 @@ from railhead.driver.storage.run_folder_files import RunFolder
 
 
 def note_empty(folder: RunFolder, name: str, *, kept: Collection[str]) -> None:
-    """Adds a name; call it only behind the fence. `kept`: the checkpoints of the run; the names of all others are forgotten."""
+    """Adds a name; call it only behind the fence. `kept`: the run's checkpoints; all other names are forgotten."""
     names = {name, *read_empty(folder).intersection(kept)}
     folder.replace(EMPTY, json.dumps(sorted(names)).encode())
 

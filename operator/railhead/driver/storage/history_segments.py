@@ -1,4 +1,5 @@
-"""Records that outlive the pod, in segments: bounded files of JSON lines in the run's folder (`contract.history_format`).
+"""Records that outlive the pod, in segments: bounded files of JSON lines in the run's folder, as in
+`contract.history_format`.
 
 Each record is first a line of a file in the pod, which takes microseconds, so nothing waits for the storage, and what
 the storage lacks is still there when Ray's processes are gone: the driver writes it at the end. The newest segment is

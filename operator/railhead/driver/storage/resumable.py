@@ -2,9 +2,10 @@
 
 Ray would raise on a truncated file and on a missing folder, in an actor, at every attempt. A checkpoint is committed
 when all its files exist, and its files are deleted only after it has been removed from the snapshot; so a folder that
-is missing was lost. Next to the snapshot we keep a copy, written after each commit (`unfinished_uploads.finish_commit`): Ray
-writes its own in place, so a crash may leave half of it. A single listing shows which checkpoints exist, however many
-there are, and one more whether the newest has files; what is in them only a reader can judge.
+is missing was lost. Next to the snapshot we keep a copy, written after each commit
+(`unfinished_uploads.finish_commit`): Ray writes its own in place, so a crash may leave half of it. A single listing
+shows which checkpoints exist, however many there are, and one more whether the newest has files; what is in them only a
+reader can judge.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class RunFolder:
             stream.write(data)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Replaces a file, atomically where it can: object stores write whole files, and on a path this renames a temporary file.
+        """Replaces a file, atomically where it can: object stores write whole files, and on a path this renames one.
 
         Some object stores that are mounted as a path cannot rename: there it writes in place, as Ray does.
         """

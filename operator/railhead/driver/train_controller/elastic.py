@@ -60,7 +60,7 @@ class Bounds:
 
 
 def decide_start(bounds: Bounds, *, nodes: int, waited: float, has_run: bool) -> Optional[int]:
-    """Returns the size of a group that is not running, or None to wait. `nodes`: live worker nodes; `waited`: seconds."""
+    """Returns the size of a group that is not running, None to wait. `nodes`: live worker nodes; `waited`: seconds."""
     workers = min(nodes * bounds.per_pod, bounds.most)
     if workers < bounds.least:
         return None

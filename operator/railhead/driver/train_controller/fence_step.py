@@ -84,7 +84,7 @@ class FenceStep(ControllerStep):
             self._start_clean_up().join(END_PATIENCE_SECONDS)
 
     def _check_claim(self, folder: RunFolder, claim: Claim) -> None:
-        """Checks the claim, and tells the driver a failure: older Rays do not pass the exception to the failure policy."""
+        """Checks the claim, and tells the driver a failure: older Rays do not pass it to the failure policy."""
         try:
             check_claim(folder, claim)
         except (Fenced, JobRefused) as error:

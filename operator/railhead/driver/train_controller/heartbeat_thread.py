@@ -85,7 +85,7 @@ class HeartbeatMerger:
         self._firsts: deque[RankProgress] = deque()  # of rank 0, those of the last RATE_SECONDS
 
     def add(self, answers: Mapping[int, RankAnswer[RankProgress]]) -> Optional[Heartbeat]:
-        """Returns the next heartbeat, None while no rank has answered at all. A rank that does not answer is where it was."""
+        """Returns the next heartbeat; None before any rank has answered. A rank without an answer is where it was."""
         fresh = {rank: answer.value for rank, answer in answers.items() if isinstance(answer.value, RankProgress)}
         self.beats.update(fresh)
         if not self.beats:

@@ -102,7 +102,7 @@ class RestartHistory:
 
     @property
     def may_restart(self) -> bool:
-        """Whether the limits leave one. The user's own number applies to any failures; else new pods after the same twice."""
+        """Whether one is left. The user's number applies to any failures; else the same failure twice gets new pods."""
         return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
 
     @property

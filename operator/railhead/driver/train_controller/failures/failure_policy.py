@@ -170,7 +170,7 @@ def _find_awaited_workers(error: BaseException) -> int:
 
 
 def add_ages(errors: tuple[RankError, ...], group: Group) -> tuple[RankError, ...]:
-    """Returns the errors with their ages, as far as the ranks' processes still live: the first is likely to be the cause."""
+    """Returns the errors with their ages, of ranks whose processes still live: the first is likely to be the cause."""
     ages: dict[int, float] = {}
     # The group is not active.
     with contextlib.suppress(Exception):
