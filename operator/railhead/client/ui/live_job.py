@@ -51,14 +51,15 @@ class LiveJob(Versioned):
 
     async def _follow(self) -> None:
         """Reads as long as the job has the same uid."""
+        # Taken before the reading: a change that comes while the job is being read would be missed otherwise.
+        seen = self._jobs.find_version(self.key)
         snapshot = await self._read()
         await run_together(
             self._source.watch_details(snapshot.job, self._is_stale.set),
-            self._read_again(str(snapshot.job["metadata"]["uid"])),
+            self._read_again(str(snapshot.job["metadata"]["uid"]), seen),
         )
 
-    async def _read_again(self, uid: str) -> None:
-        seen = self._jobs.find_version(self.key)
+    async def _read_again(self, uid: str, seen: int) -> None:
         while True:
             await run_together(self._is_stale.wait(), self._wait_for_job(seen))
             self._is_stale.clear()

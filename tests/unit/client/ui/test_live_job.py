@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.exit_codes import ClientError
 from railhead.client.ui import live_job
 from railhead.client.ui.live_job import LiveJob
@@ -80,6 +81,29 @@ async def test_a_change_of_the_job_or_of_a_pod_is_read(pool: Shared[LiveJob], so
     await job.wait(version)
     assert [pod.name for pod in job.snapshot.pods] == ["digits-1-head"]
     pool.release(KEY)
+
+
+async def test_a_change_during_the_first_reading_is_read(
+    pool: Shared[LiveJob], source: FixedSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = pool.acquire(TrainJobName("team-a", "other"))
+    await settle(job)
+    read_snapshot = source.read_snapshot
+
+    async def change_meanwhile(key: TrainJobName) -> JobSnapshot:
+        snapshot = await read_snapshot(key)
+        monkeypatch.undo()
+        source.put(make_running())
+        await asyncio.sleep(0.001)
+        return snapshot
+
+    monkeypatch.setattr(source, "read_snapshot", change_meanwhile)
+    job = pool.acquire(KEY)
+    await settle(job)
+    assert job.snapshot is not None
+    assert job.snapshot.status.phase == "Running"
+    pool.release(KEY)
+    pool.release(TrainJobName("team-a", "other"))
 
 
 async def test_a_job_that_does_not_change_is_not_read_again(pool: Shared[LiveJob], source: FixedSource) -> None:
