@@ -100,7 +100,7 @@ TESTED_BY = {
     "tests/unit/driver/messages/test_exception_text.py": (
         "driver/messages/log",
         "driver/messages/redaction",
-        "driver/messages/ray_task_error",
+        "driver/messages/printed_error",
     ),
     # In a real browser
     "tests/ui/test_page.py": (

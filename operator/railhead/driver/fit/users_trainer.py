@@ -24,6 +24,7 @@ from railhead.contract.run_folder import is_of_job
 from railhead.driver.container.run_context import STORAGE_PATH, RunContext
 from railhead.driver.container.user_code import load_function
 from railhead.driver.fit.train_func_trainer import build_configs
+from railhead.driver.fit.worker_room import explain_missing_room
 from railhead.driver.mailbox.progress import is_known_outside
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.messages.exception_text import describe_exception
@@ -113,6 +114,9 @@ def make_ready(
     resume_from = ""
     if fit == 1:
         resume_from = os.environ.get(environment.RESUME_FROM, "")
+    problem = explain_missing_room(trainer.scaling_config, pods=job.worker_pods, pod=job.ray_node.worker)
+    if problem:
+        raise JobRefused("TrainerNotUsable", f"{who}: {problem}")
     # Without workers the function runs in this very process, which has no rank.
     if not getattr(trainer, _READY, False) and not trainer.running_in_local_mode:
         try:

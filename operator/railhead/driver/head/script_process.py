@@ -32,6 +32,7 @@ from railhead.driver.mailbox.values import Fit
 from railhead.driver.messages.attempt_errors import JobRefused
 from railhead.driver.messages.exit_words import clean_line
 from railhead.driver.messages.log import log
+from railhead.driver.messages.printed_error import describe_printed_error
 from railhead.driver.messages.redaction import redact
 from railhead.driver.pod.ending import Ending, Success
 from railhead.driver.train_controller import CALLBACK
@@ -43,7 +44,11 @@ NOT_USABLE = "EntrypointNotUsable"
 LOOK_SECONDS = 0.1
 # For processes that the script left running and that keep its output open.
 OUTPUT_SECONDS = 5.0
-QUOTED_LINES = 12  # of standard error, in a message
+KEPT_LINES = 100  # of standard error: the frames of one exception
+QUOTED_LINES = 12  # of them, in a message without an exception
+# The ranks' own lines, and those of Ray's other processes, which pass through the script's standard error.
+_OF_ANOTHER_PROCESS = re.compile(r"\(\S+ pid=\d+")
+_RAISED = re.compile(r'^  File ".+", line \d+, in |^Traceback \(most recent call last\):$', re.MULTILINE)
 LINE_LIMIT = 65536
 SHOWN_ENTRYPOINT_CHARS = 500
 # A script that cannot be imported fails the same way each time.
@@ -119,7 +124,7 @@ def run_script(job: JobInput, pod: Pod, mailbox: Mailbox, ranks: Ranks, scripts:
         raise JobRefused(NOT_USABLE, problem) from error
     scripts.append(child)
     log(f"running the script: {redact(' '.join(job.entrypoint))[:SHOWN_ENTRYPOINT_CHARS]}")
-    last_lines: deque[str] = deque(maxlen=QUOTED_LINES)
+    last_lines: deque[str] = deque(maxlen=KEPT_LINES)
     pumps = [_start_pump(child.stdout, "stdout", None), _start_pump(child.stderr, "stderr", last_lines)]
     _wait_until_exit(child, mailbox, ranks)
     for pump in pumps:
@@ -155,7 +160,7 @@ def _pump(stream: Any, name: str, last_lines: Optional[deque[str]]) -> None:
             # Looked up for each line: sys.stdout may be replaced meanwhile.
             getattr(sys, name).write(line.removesuffix("\n") + "\n")
             shown = clean_line(line)
-            if last_lines is not None and shown:
+            if last_lines is not None and shown and not _OF_ANOTHER_PROCESS.match(shown):
                 last_lines.append(shown)
 
 
@@ -192,12 +197,20 @@ def _classify(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last
         return Success()
     if failure is not None:
         return failure
-    message = f"trainer.entrypoint: the script {describe_exit(code)}{_describe_place(fit)}"
-    if last_lines:
-        message += ":\n" + "\n".join(last_lines)
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_describe_place(fit)}{_quote(last_lines)}"
     if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
         return Failure(FailureClass.CONFIGURATION, NOT_USABLE, message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
+
+
+def _quote(last_lines: list[str]) -> str:
+    """Returns the exception that the script has printed at its end, else its last lines."""
+    text = "\n".join(last_lines)
+    if _RAISED.search(text):
+        return f": {describe_printed_error(text)}"
+    if not last_lines:
+        return ""
+    return ":\n" + "\n".join(last_lines[-QUOTED_LINES:])
 
 
 def _describe_place(fit: Optional[Fit]) -> str:

@@ -17,11 +17,14 @@ import traceback
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.exit_words import read_exit_words
 from railhead.driver.messages.frames import choose_frame, describe_frame
-from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
+from railhead.driver.messages.printed_error import describe_printed_error, is_task_error
 from railhead.driver.messages.redaction import make_printable, redact
 
 TEXT_LIMIT = 4000  # characters per exception; a message with a tensor in it has millions
 TRACEBACK_LIMIT = 64_000
+PARTS = 3  # of an exception group, in a message
+PART_CHARS = 400
+LONGEST_CHAIN = 20
 _NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
 
 
@@ -38,7 +41,10 @@ def name_class(error: BaseException) -> str:
 
 
 def describe_exception(error: BaseException) -> str:
-    """`Type: message (file, line n, in function)`, with the location of the innermost frame of the user's code."""
+    """Describes an exception as `Type: message (file, line n, in function)`, with the place in the user's code.
+
+    What it was raised from, and the exceptions of a group, follow.
+    """
     try:
         text = redact(_describe(error))
     except BaseException:
@@ -48,7 +54,43 @@ def describe_exception(error: BaseException) -> str:
 
 def _describe(error: BaseException) -> str:
     if is_task_error(error):
-        return describe_task_error(str(error))
+        return describe_printed_error(str(error))
+    text = _describe_itself(error)
+    reasons = [_name_root(each) for each in _list_parts(error)]
+    if error.__cause__ is not None:
+        reasons.append(f"caused by {_name_root(error.__cause__)}")
+    # Some libraries, and some of our own parts, quote the cause in the message.
+    return "; ".join([text, *(reason for reason in reasons if not _is_quoted(reason, text))])
+
+
+def _is_quoted(reason: str, text: str) -> bool:
+    message = reason.partition(": ")[2]
+    return bool(message) and message in text
+
+
+def _list_parts(error: BaseException) -> list[BaseException]:
+    """Returns the first exceptions of an ExceptionGroup, whose own message says only how many there are."""
+    # Python 3.10 has no such class, but a package of that name that brings one.
+    if "BaseExceptionGroup" not in {kind.__name__ for kind in type(error).__mro__}:
+        return []
+    return list(getattr(error, "exceptions", ()))[:PARTS]
+
+
+def _name_root(error: BaseException) -> str:
+    """Returns `Type: message` of the first in a chain of `raise ... from ...`: the one that the others explain."""
+    # A chain may be a circle, which nobody has forbidden.
+    for _ in range(LONGEST_CHAIN):
+        if error.__cause__ is None:
+            break
+        error = error.__cause__
+    if is_task_error(error):
+        text = describe_printed_error(str(error))
+    else:
+        text = "".join(traceback.format_exception_only(type(error), error))
+    return shorten_middle(" ".join(text.split()), PART_CHARS)
+
+
+def _describe_itself(error: BaseException) -> str:
     text = "".join(traceback.format_exception_only(type(error), error)).strip()
     words = read_exit_words(error)
     if words:

@@ -8,10 +8,12 @@ instructions, unspecified launch failures. tests/unit/driver/evidence has record
 from __future__ import annotations
 
 import re
+from traceback import FrameSummary
 from typing import Optional
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.attempt_errors import RankErrorKind
+from railhead.driver.messages.frames import choose_frame, describe_frame, find_package
 
 # The first phrase that a text contains decides. Source of the CUDA texts: cudaGetErrorString of libcudart 12, with the
 # number in cudaError; NCCL has the same ones after "Cuda failure".
@@ -57,6 +59,9 @@ _LAST_WORDS = re.compile(
     r"(?:Fatal Python error: |terminate called |what\(\): |\[[EF][ \d][^\n\]]*ProcessGroupNCCL\.cpp:\d+\] "
     r"|ERROR: Unexpected bus error ).*(?:\n(?!Exception raised from |frame #|\[|.*\(\+0x).+){0,6}"
 )
+# The stack of the thread that crashed, by faulthandler, below those of all others; the innermost frame comes first.
+_CRASHED = re.compile(r"^(?:Current thread|Stack) .*\(most recent call first\):\n((?:  File .*\n?)+)", re.MULTILINE)
+_CRASHED_FRAME = re.compile(r'  File "(.+)", line (\d+) in (.+)')
 _STACK = re.compile(r" \S*\(\+0x.*")
 _PREFIX = re.compile(
     r"^(?:[\s\S]*(?:what\(\): +|ProcessGroupNCCL\.cpp:\d+\] ))?"
@@ -82,8 +87,26 @@ def find_kind(text: str, *, has_trained: bool) -> Optional[RankErrorKind]:
 
 def find_last_words(text: str) -> str:
     """Returns what its runtimes said of a process's end, in paragraphs; empty if nothing."""
-    found = (_STACK.sub("", match.group()).strip() for match in _LAST_WORDS.finditer(text))
+    found = []
+    for match in _LAST_WORDS.finditer(text):
+        words = _STACK.sub("", match.group()).strip()
+        if words.startswith("Fatal Python error: "):
+            words += _find_crash(text[match.end() :])
+        found.append(words)
     return "\n\n".join(list(dict.fromkeys(found))[-_MOST_WORDS:])
+
+
+def _find_crash(text: str) -> str:
+    """Returns the user's line at which the process crashed, in brackets, if the text has that thread's stack."""
+    stack = _CRASHED.search(text)
+    if stack is None:
+        return ""
+    innermost_first = _CRASHED_FRAME.findall(stack[1])
+    frames = [FrameSummary(file, int(line), name, lookup_line=False) for file, line, name in innermost_first]
+    place = choose_frame(frames[::-1])
+    if find_package(place.filename) is not None:
+        return ""
+    return f" ({describe_frame(place)})"
 
 
 def quote_words(text: str) -> str:

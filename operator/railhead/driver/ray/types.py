@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
 Metrics = Mapping[str, Any]  # whatever the user has reported
 FileSystem = Any  # pyarrow's, which has no types
@@ -139,11 +139,19 @@ class RunConfig(Protocol):
     callbacks: Optional[List[object]]
 
 
+class ScalingConfig(Protocol):
+    """How many workers a trainer starts, and what each of them needs; an elastic one has a minimum and a maximum."""
+
+    num_workers: Union[int, Tuple[int, int]]
+    use_gpu: bool
+    resources_per_worker: Optional[Mapping[str, float]]
+
+
 class Trainer(Protocol):
     """One of Ray Train's trainers; without workers it runs in local mode, in this very process."""
 
     run_config: RunConfig
-    scaling_config: object
+    scaling_config: ScalingConfig
     datasets: Mapping[str, object]
     train_loop_per_worker: Callable[..., object]
     running_in_local_mode: bool

@@ -285,6 +285,24 @@ def test_a_process_that_ended_without_a_word_has_no_words() -> None:
     assert find_last_words(log * 1000) == "", "what the function logged is not why it died"
 
 
+def test_a_crash_is_placed_at_the_users_line() -> None:
+    crash = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f53cd2106c0 (most recent call first):
+  File "/other.py", line 3 in elsewhere
+
+Current thread 0x00007f53cdcafb80 (most recent call first):
+  File "/usr/lib/python3/site-packages/torch/functional.py", line 519 in einsum
+  File "/src/train.py", line 14 in step
+  File "/src/train.py", line 30 in train_func
+
+Extension modules: numpy.core
+"""
+    assert find_last_words(crash) == "Fatal Python error: Segmentation fault (train.py, line 14, in step)"
+    of_libraries = crash.replace("/src/", "/usr/lib/python3/site-packages/torch/")
+    assert find_last_words(of_libraries) == "Fatal Python error: Segmentation fault"
+
+
 def test_words_are_whole_and_quotes_are_short() -> None:
     words = find_last_words(died.REMOTE)
     assert "vendor err 249" in words and "frame #" not in words and "_raylet.so" not in words

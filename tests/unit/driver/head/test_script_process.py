@@ -172,6 +172,50 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            """
+            def load():
+                raise ValueError("no rows")
+            load()
+            """,
+            "code 1 before any fit(): ValueError: no rows (train.py, line 3, in load)",
+        ),
+        (
+            """
+            import sys
+            for number in range(30):
+                print(f"(RayTrainWorker pid=12{number}, ip=10.0.0.3) a line of a rank", file=sys.stderr)
+            sys.exit("no data")
+            """,
+            "code 1 before any fit():\nno data",
+        ),
+        (
+            """
+            import json, sys
+            try:
+                json.loads("{")
+            except ValueError as error:
+                raise KeyError("config") from error
+            """,
+            "code 1 before any fit(): KeyError: 'config' (train.py, line 6, in <module>)",
+        ),
+        (
+            """
+            import no_such_module
+            """,
+            "No module named 'no_such_module' (train.py, line 2, in <module>)",
+        ),
+    ],
+)
+def test_the_exception_that_ended_a_script_comes_first(folder: Path, code: str, message: str) -> None:
+    outcome = build_outcome(run(folder, code))
+    assert outcome.message.endswith(message)
+    assert (outcome.reason == "EntrypointNotUsable") == ("no_such_module" in code)
+
+
 def test_rejects_a_command_that_cannot_be_started(folder: Path) -> None:
     with pytest.raises(JobRefused) as caught:
         run(folder, "", entrypoint=["no-such-program"])

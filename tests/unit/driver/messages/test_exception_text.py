@@ -9,7 +9,7 @@ import pytest
 
 from railhead.contract.environment import FROM_SECRET
 from railhead.driver.messages.exception_text import describe_exception
-from railhead.driver.messages.ray_task_error import describe_task_error, is_task_error
+from railhead.driver.messages.printed_error import describe_printed_error, is_task_error
 from railhead.driver.messages.redaction import hide_credentials, strip_credentials
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJyYWlsaGVhZCJ9.c2lnbmF0dXJl"
@@ -195,7 +195,7 @@ To change retry attempts, backoff, or which errors are retried, configure `ray.d
     ids=["map function", "library below it", "corrupt file", "not a traceback", "nothing"],
 )
 def test_reports_the_cause_without_rays_traceback(text: str, message: str) -> None:
-    assert describe_task_error(text) == message
+    assert describe_printed_error(text) == message
 
 
 def test_recognizes_a_task_error_by_rays_class() -> None:
@@ -214,3 +214,55 @@ def test_an_exit_names_the_users_line() -> None:
         train()
     assert describe_exception(caught.value).startswith("SystemExit: 2 (test_exception_text.py, line ")
     assert describe_exception(caught.value).endswith(", in train)")
+
+
+def test_what_an_exception_was_raised_from_follows() -> None:
+    try:
+        try:
+            open("/data/missing.csv")  # noqa: SIM115
+        except OSError as error:
+            raise RuntimeError("cannot load the data") from error
+    except RuntimeError as error:
+        text = describe_exception(error)
+    assert text.startswith("RuntimeError: cannot load the data (test_exception_text.py, line ")
+    assert text.endswith("; caused by FileNotFoundError: [Errno 2] No such file or directory: '/data/missing.csv'")
+
+
+def test_the_first_cause_of_a_chain_is_named_and_none_twice() -> None:
+    first, second, last = KeyError("a"), ValueError("b"), RuntimeError("c")
+    last.__cause__, second.__cause__ = second, first
+    assert describe_exception(last) == "RuntimeError: c; caused by KeyError: 'a'"
+    assert describe_exception(second) == "ValueError: b; caused by KeyError: 'a'"
+    quoting = RuntimeError("step 3 raised b")
+    quoting.__cause__ = ValueError("b")
+    assert describe_exception(quoting) == "RuntimeError: step 3 raised b"
+    first.__cause__ = last
+    assert describe_exception(last).startswith("RuntimeError: c"), "a circle ends"
+    silent = RuntimeError("c")
+    silent.__cause__ = KeyError()
+    assert describe_exception(silent) == "RuntimeError: c; caused by KeyError"
+
+
+def test_the_exceptions_of_a_group_are_named() -> None:
+    group = ExceptionGroup("two tasks", [ValueError("one"), ExceptionGroup("inner", [KeyError("two")])])
+    text = describe_exception(group)
+    assert text == (
+        "ExceptionGroup: two tasks (2 sub-exceptions); ValueError: one; ExceptionGroup: inner (1 sub-exception)"
+    )
+
+
+def test_a_printed_message_of_several_lines_stays_whole() -> None:
+    text = """Traceback (most recent call last):
+  File "/src/train.py", line 8, in main
+    Model(x="a")
+    ~~~~~^^^^^^^
+  File "/usr/lib/python3/site-packages/pydantic/main.py", line 212, in __init__
+    validated_self = self.__pydantic_validator__.validate_python(data, self_instance=self)
+pydantic_core._pydantic_core.ValidationError: 1 validation error for Model
+x
+  Input should be a valid integer [type=int_parsing]
+    For further information visit the page"""
+    assert describe_printed_error(text) == (
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for Model x Input should be a valid integer "
+        "[type=int_parsing] For further information visit the page (train.py, line 8, in main)"
+    )

@@ -30,6 +30,13 @@ _ON_REPORT = {"after_report", "update_checkpoints_with_validation_result", "upda
 # A rank that exits with a number is judged by it, and not by what its message quotes of standard error.
 _EXITED = re.compile(r"SystemExit: -?\d")
 _IN_FRAMEWORK = re.compile(r"/ray/train/\w+/__init__\.py.*, in <module>")
+# Ray tells the process's names and numbers, each on a line, then what it knows of its end, and last what it guesses.
+_PROCESS = re.compile(r"^\s*(?:class_name|actor_id|pid|name|namespace|ip): .*$", re.MULTILINE)
+_END_OF_PROCESS = re.compile(r"Worker exit detail: (.*)", re.DOTALL)
+_GUESSES = re.compile(
+    r"\s*(?:Some common causes include|There are some potential root causes|If the process was killed by the kernel).*",
+    re.DOTALL,
+)
 _MEMORY_PHRASES = ("running low on memory", "memory monitor", "memory usage threshold")
 
 
@@ -131,7 +138,7 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
     if _is_memory(cause):
         return RankError(rank, RankErrorKind.KILLED_FOR_MEMORY, _begin(cause))
     if _is_actor_error(cause) or "WorkerHealthCheckTimeoutError" in list_class_names(cause):
-        return RankError(rank, RankErrorKind.DIED, _cut(cause))
+        return RankError(rank, RankErrorKind.DIED, _describe_death(cause))
     # What train_func raises, and what the storage does not take, is a TrainingError or has our note. So this one is of
     # an upload in a thread of Ray Train's, such as of the user's own checkpoint_upload_fn.
     return RankError(rank, RankErrorKind.RAISED, describe_exception(cause))
@@ -159,6 +166,16 @@ def list_class_names(error: BaseException) -> set[str]:
 
 def _cut(error: BaseException) -> str:
     return shorten_middle(" ".join(read_text(error).split()), 600)
+
+
+def _describe_death(error: BaseException) -> str:
+    """Returns what Ray knows of the end of a rank's process, without what it guesses."""
+    text = _PROCESS.sub("", read_text(error))
+    detail = _END_OF_PROCESS.search(text)
+    if detail is None:
+        return shorten_middle(" ".join(text.split()), 600)
+    known = " ".join(_GUESSES.sub("", detail[1]).split())
+    return f"its process died; Ray says: {shorten_middle(known, 600)}"
 
 
 def _without_traceback(error: BaseException) -> str:

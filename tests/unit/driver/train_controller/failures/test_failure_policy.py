@@ -106,6 +106,36 @@ def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [RankErrorKind.PREEMPTED]
 
 
+@pytest.mark.parametrize(
+    ("detail", "known"),
+    [
+        (
+            "Worker unexpectedly exits with a connection error code 2. End of file. Some common causes include: (1) the "
+            "process was killed by the OOM killer due to high memory usage, (2) ray stop --force was called",
+            "Worker unexpectedly exits with a connection error code 2. End of file.",
+        ),
+        (
+            "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The process "
+            "receives a SIGTERM.",
+            "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The process "
+            "receives a SIGTERM.",
+        ),
+    ],
+)
+def test_of_a_dead_process_rays_guesses_and_numbers_are_left_out(detail: str, known: str) -> None:
+    died = (
+        "The actor died unexpectedly before finishing this task.\n\tclass_name: RayTrainWorker\n\tactor_id: 5eb3\n"
+        "\tpid: 6746\n\tnamespace: railhead\n\tip: 10.0.0.2\nThe actor is dead because its worker process has died. "
+        f"Worker exit type: SYSTEM_ERROR Worker exit detail: {detail}"
+    )
+    assert translate_rank_error(1, dead_actor(died), join()).text == f"its process died; Ray says: {known}"
+    node = "The actor died because its node has died.\n\tclass_name: RayTrainWorker\n\tpid: 7\nNode Id: 3f"
+    assert (
+        translate_rank_error(1, dead_actor(node), join()).text
+        == "The actor died because its node has died. Node Id: 3f"
+    )
+
+
 @pytest.mark.parametrize("actor", ["SynchronizationActor", "SplitCoordinator", "_AutoscalingCoordinatorActor"])
 def test_a_lost_actor_of_ray_is_no_error_of_the_function(actor: str) -> None:
     """As raised by `report` in a group that formed after its node was lost, or by a dataset's shard

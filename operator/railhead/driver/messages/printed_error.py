@@ -1,4 +1,7 @@
-"""Describes the error of a task of Ray: where the user's code raised it, and its message."""
+"""Describes an error of which only the printed text is there: where the user's code raised it, and its message.
+
+Such are the error of a task of Ray, which is sent as its traceback, and that of the user's script.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def is_task_error(error: BaseException) -> bool:
     return "RayTaskError" in {kind.__name__ for kind in type(error).__mro__}
 
 
-def describe_task_error(text: str) -> str:
+def describe_printed_error(text: str) -> str:
     """`Type: message (file, line n, in function; task NAME)` of the first error."""
     parts = _LINKS.split(_COLOUR.sub("", text))
     index = len(parts) - 1
@@ -44,8 +47,11 @@ def _read_message(part: str) -> list[str]:
     lines = part.strip("\n").splitlines()
     begin = 0
     for number, line in enumerate(lines):
-        if line.startswith("  ") or _TASK.search(line):
+        if _FRAME.match(line) or _TASK.search(line):
             begin = number + 1
+    # Below a frame is its source, with marks. A message may have lines with fewer spaces, as pydantic's has.
+    while begin < len(lines) and lines[begin].startswith("    "):
+        begin += 1
     return [line for line in lines[begin:] if not _ADVICE.match(line)]
 
 
