@@ -55,7 +55,7 @@ class Kubectl:
         return done.stdout
 
     def apply(self, documents: Sequence[Object]) -> None:
-        text = yaml.safe_dump_all(documents)
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
     def has_service_account(self, namespace: str) -> bool:
@@ -90,9 +90,11 @@ def load_manifests() -> list[Object]:
     return copy.deepcopy(_parse_manifests())
 
 
-@functools.cache  # it takes a second
+@functools.cache
 def _parse_manifests() -> list[Object]:
-    return [document for document in yaml.safe_load_all(find_manifests().read_text()) if document]
+    # The loader in Python takes most of a second; a PyYAML that was built without libyaml has no other.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [document for document in yaml.load_all(find_manifests().read_text(), Loader=loader) if document]
 
 
 def select_installed(documents: Sequence[Object]) -> list[Object]:
