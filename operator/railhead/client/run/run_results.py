@@ -23,7 +23,7 @@ from railhead.client.submit.code_files import format_size
 from railhead.contract.run_folder import EMPTY, OWN_FOLDER, RECORD, parse_empty
 from railhead.contract.run_record import OtherVersion, RunRecord, parse_record
 from railhead.contract.snapshot import COPY, SNAPSHOT
-from railhead.history import JOURNAL, METRICS, read_history
+from railhead.history import JOURNAL, METRICS, History, read_history
 from railhead.json_object import Object
 
 TOO_FAST = (
@@ -98,19 +98,21 @@ async def read_checkpoints(files: RunFiles, best: str) -> list[CheckpointRow]:
 
 
 async def _read_checkpoints(files: RunFiles, best: str) -> list[CheckpointRow]:
-    names = [SNAPSHOT, COPY, EMPTY, f"{OWN_FOLDER}/{METRICS}", f"{OWN_FOLDER}/{JOURNAL}"]
-    known = await read_found(files, names)
+    metrics_folder = f"{OWN_FOLDER}/{METRICS}"
+    journal_folder = f"{OWN_FOLDER}/{JOURNAL}"
+    known = await read_found(files, [SNAPSHOT, COPY, EMPTY, metrics_folder, journal_folder])
+
+    def read_from(folder: str) -> History:
+        segments = {name: data for name, data in known.items() if name.startswith(f"{folder}/")}
+        return read_history({name.rpartition("/")[2]: data for name, data in segments.items()})
+
     snapshot = read_snapshot(known, files.place)
-    histories = [
-        read_history({each.rpartition("/")[2]: data for each, data in known.items() if each.startswith(f"{folder}/")})
-        for folder in names[3:]
-    ]
     found = await files.find(snapshot.names) if snapshot.names else []
     return list_checkpoints(
         snapshot,
         found,
-        metrics=histories[0],
-        journal=histories[1],
+        metrics=read_from(metrics_folder),
+        journal=read_from(journal_folder),
         best=best,
         empty=parse_empty(known.get(EMPTY, b"")),
     )

@@ -76,6 +76,8 @@ def render_job(job: Object) -> list[Object]:
         token_key=b"placeholder",
         job_network_policy=JobNetworkPolicy(operator_namespace="railhead-system", report_port=8443),
     )
+    # A job that is suspended, or that waits for the one that it continues, creates no pods.
+    spec = spec.model_copy(update={"suspend": False, "resume_from": None})
     observed = Observed(
         now=EPOCH,
         namespace=text(job["metadata"], "namespace") or "default",
@@ -83,7 +85,7 @@ def render_job(job: Object) -> list[Object]:
         uid=UID,
         generation=1,
         is_deleting=False,
-        spec=spec.model_copy(update={"suspend": False, "resume_from": None}),
+        spec=spec,
         status=JobStatus(),
         pods=(),
         settings=settings,
