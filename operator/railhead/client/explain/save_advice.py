@@ -15,8 +15,9 @@ from railhead.contract.times import format_duration
 from railhead.json_object import part
 
 LEAST_GAIN = 0.005  # of the job's time
-LEAST_COMMITS = 3  # before their mean interval says something,
-LONG_SECONDS = 3600  # or so much training
+# Before their mean interval says something. A job that has trained for LONG_SECONDS is judged with fewer.
+LEAST_COMMITS = 3
+LONG_SECONDS = 3600
 # Used until the job has lost time to a restart: the slowest start in docs/internals/benchmarks.md, of a new attempt.
 USUAL_DOWNTIME = 24.3
 

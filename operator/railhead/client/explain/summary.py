@@ -123,7 +123,7 @@ def _attempts(snapshot: JobSnapshot) -> Section:
 
 
 def _pods(snapshot: JobSnapshot) -> Section:
-    """The pods of the current attempt that do not run; of the others only the number is of interest."""
+    """Returns the pods of the current attempt that do not run; of the others only the number is of interest."""
     troubled = [pod for pod in snapshot.current_pods if not pod.is_running]
     if snapshot.status.phase == "Succeeded":
         troubled = [pod for pod in troubled if pod.phase != "Succeeded"]

@@ -104,7 +104,7 @@ def _checkpoint(snapshot: JobSnapshot) -> Iterator[Moment]:
 
 
 def _conditions(snapshot: JobSnapshot) -> Iterator[Moment]:
-    """When each condition got its present status; the rest of its history is in events only."""
+    """Yields when each condition got its present status; the rest of its history is in events only."""
     for each in snapshot.status.conditions:
         is_news = each.is_true or each.type not in types.ALWAYS_PRESENT
         if is_news and each.last_transition_time:

@@ -29,10 +29,12 @@ REPEATED = timedelta(minutes=3)  # the operator tries a denied write again after
 DEFAULT_MANAGER = "railhead.dev/operator"
 DEFAULT_BACKOFF_LIMIT = 3
 STARTING = ("ContainerCreating", "PodInitializing")
-# Conditions that are good when True, besides those that `_main` reads.
+# As the table of causes has it; the resource that the scheduler names replaces memory.
 MEMORY = "scaling.resourcesPerWorker.memory=SIZE"
 INSUFFICIENT = re.compile(r"Insufficient (cpu|memory|ephemeral-storage)\b")  # in the scheduler's words
+# Conditions that are good when True.
 NEGATIVE = (types.RESUMABLE, types.END_NOTICE, types.RAY_TESTED)
+# Conditions that `_main` does not read.
 OTHERS = (
     *(types.HANG_SUSPECTED, types.STORAGE_UNAVAILABLE, types.METRIC_RULE_FIRED),
     *(types.CPU_LIMITED, types.CHECKPOINT_FALLBACK),
@@ -197,7 +199,7 @@ def _find_last_write(status: JobStatus) -> datetime | None:
 
 
 def _failure(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """The last failure; of an unfinished job only if it is that of this or the previous attempt."""
+    """Yields the last failure; of an unfinished job only if it is that of this or the previous attempt."""
     status = snapshot.status
     failure = snapshot.status.failure
     if failure is None:
@@ -222,7 +224,7 @@ def _restart_in_place(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _pods(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """Why pods of the current attempt do not run, by reason, each with one pod as an example."""
+    """Yields why pods of the current attempt do not run, by reason, each with one pod as an example."""
     if snapshot.status.is_finished:
         return
     for pod in snapshot.current_pods:
@@ -233,7 +235,7 @@ def _pods(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _conditions(snapshot: JobSnapshot, wanted: Iterable[str]) -> Iterator[Finding]:
-    """Those of these types that are not as they are in a job without trouble."""
+    """Yields those of these types that are not as they are in a job without trouble."""
     for each in filter(None, map(snapshot.status.find_condition, wanted)):
         # MetricRuleFired is False then, and otherwise absent.
         has_no_rule = each.reason in WITHOUT_RULE
@@ -259,7 +261,7 @@ def _seen(snapshot: JobSnapshot) -> Iterator[Finding]:
 
 
 def _last_try(snapshot: JobSnapshot) -> Iterator[Finding]:
-    """backoffLimit is used up, and training since then has not made it full again."""
+    """Yields a finding if backoffLimit is used up, and training since then has not made it full again."""
     status = snapshot.status
     limit = snapshot.spec.get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
     reset = _find_reset_seconds(snapshot)

@@ -104,7 +104,7 @@ def drop_repeated(reports: Sequence[RankReport]) -> list[RankReport]:
 
 
 def _is_repeated(old: RankReport, new: RankReport) -> bool:
-    """Within an attempt several reports may have the same step."""
+    """Whether the new report stands for the old one. Within an attempt several reports may have the same step."""
     if old.job != new.job or old.step is None or new.step is None:
         return False
     return old.step > new.step or (old.step == new.step and old.attempt != new.attempt)
@@ -184,7 +184,7 @@ def write_csv(reports: Sequence[RankReport]) -> str:
 
 
 def _quote(cell: object) -> object:
-    """An apostrophe makes a spreadsheet take the cell as text; numbers are safe."""
+    """Makes a spreadsheet take a formula as text, by an apostrophe; numbers are safe."""
     if isinstance(cell, str) and cell.startswith(FORMULA):
         return f"'{cell}"
     return cell

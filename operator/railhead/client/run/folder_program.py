@@ -239,6 +239,7 @@ def _read_storage(file: BinaryIO) -> dict[str, int]:
         if last is not None:
             values.append(last)
     needs: dict[str, int] = {}
+    # An object's attributes follow each other in a pickle, each as its name and its value.
     for at in range(len(values) - 5):
         if values[at : at + 6 : 2] == ["relative_path", "offset", "length"]:
             path, offset, length = values[at + 1 : at + 6 : 2]

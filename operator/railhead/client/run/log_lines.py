@@ -29,7 +29,7 @@ class LogPosition:
         self._skipped = self._passed = 0
 
     def begin(self) -> None:
-        """A new connection begins."""
+        """Expects the lines of a new connection, of which some may be known."""
         self._is_catching_up = bool(self.since)
         self._skipped = self._passed = 0
 

@@ -169,6 +169,7 @@ class LogReader:
                 if tries > MOST_TRIES_AFTER_THE_END:
                     self._say(f"the end of the log of pod {self.pod.name} cannot be read ({error.message})")
                     return
+                # Usual for a rank that prints nothing. The connection may be dead, so a new one reads on at once.
                 if error.reason == STREAM_SILENT:
                     continue
                 is_interrupted = True

@@ -115,6 +115,7 @@ def _build_pod(job: Object, *, folder: str, image: str | None) -> Object:
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
+        # A container's first process ignores a SIGTERM that it does not handle, so a longer wait is for nothing.
         "terminationGracePeriodSeconds": 1,
         "securityContext": {key: identity[key] for key in IDENTITY if key in identity},
         "volumes": [volume],
@@ -170,7 +171,7 @@ async def _find_node(cluster: Cluster, claim: str) -> str:
 
 
 async def _isolate(cluster: Cluster, reader: Object, say: Callable[[str], None]) -> None:
-    """Whoever may not create NetworkPolicies reads without one, as all pods of the namespace run without."""
+    """Creates the readers' NetworkPolicy. Whoever may not reads without, as all pods of the namespace run without."""
     try:
         # A Conflict means that an earlier command has left its policy, which serves this one.
         with suppress(Conflict):

@@ -54,8 +54,6 @@ _CHOICES = (
     "leave files out by .railheadignore, take larger code from the image, spec.source.git or spec.source.image, "
     "and read data from the storage"
 )
-
-
 _INCLUDE = "list it in .railheadignore, or add --include PATH if the pods may have it"
 
 
@@ -117,6 +115,7 @@ def list_paths(root: Path) -> list[str]:
 
 
 def _run(command: Sequence[str]) -> bytes:
+    # git sets these for its hooks. They would name the repository of the hook instead of the folder's.
     environment = {key: value for key, value in os.environ.items() if key not in ("GIT_DIR", "GIT_WORK_TREE")}
     try:
         done = subprocess.run(command, capture_output=True, check=False, env={**environment, "LC_ALL": "C"})

@@ -43,7 +43,7 @@ class CodeMap:
 
     @property
     def _keyed(self) -> list[tuple[str, CodeFile]]:
-        """A key has no folders; the number keeps files of the same name apart."""
+        """Returns the files by key. A key has no folders; the number keeps files of the same name apart."""
         names_ = ((f"{number}-{each.path.rpartition('/')[2]}", each) for number, each in enumerate(self.files))
         return [(key[:LONGEST_KEY], each) for key, each in names_]
 

@@ -112,6 +112,7 @@ def complete_cell(cell: str, known: Mapping[str, object]) -> str:
     imports = [_write_import(name, known) for name in sorted(_list_free_names(cell))]
     first = next((node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "__future__"), None)
     lines = cell.splitlines(keepends=True)
+    # Python refuses `from __future__` after any other import.
     at = (first.end_lineno or 0) if first is not None else 0
     return "".join([*lines[:at], *imports, *lines[at:]])
 

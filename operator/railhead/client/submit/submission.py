@@ -155,7 +155,7 @@ def check_existing(new: Object, old: Object, code_differences: Sequence[str] = (
 
 
 def _compare(new: object, old: object, path: str) -> Iterator[str]:
-    """The fields of `new` that differ; what only `old` has may be a default."""
+    """Yields the fields of `new` that differ; what only `old` has may be a default."""
     if isinstance(new, dict) and isinstance(old, dict):
         for key, value in new.items():
             yield from _compare(value, old.get(key), f"{path}.{key}")

@@ -59,7 +59,7 @@ class Chart:
         return await is_taken(sent)
 
     async def _wait_until_ready(self) -> bool:
-        """The library makes the chart a moment after the element is there."""
+        """Waits for the chart, which the library makes a moment after the element; returns whether it is there."""
         for _ in range(READY_TRIES):
             try:
                 self._is_ready = bool(await self.element.run_chart_method("getWidth"))

@@ -114,7 +114,7 @@ class LiveJobs(Versioned):
         self.tell()
 
     def _on_list(self) -> None:
-        """The list is complete."""
+        """Removes the jobs that the complete list does not have."""
         self.is_listed = True
         self.problem = ""
         for key in self._unseen:

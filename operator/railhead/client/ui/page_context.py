@@ -47,13 +47,13 @@ class StorageRuns:
         self._reading: asyncio.Task[None] | None = None
 
     def acquire(self) -> None:
-        """One more viewer looks at them, who releases them."""
+        """Counts one more viewer, who must call `release`. The first one starts the reading."""
         self._viewers += 1
         if self._reading is None:
             self._reading = asyncio.create_task(self.site.jobs.run())
 
     def release(self) -> None:
-        """A viewer is gone. With the last one the reading ends."""
+        """Counts one viewer less. With the last one the reading ends."""
         self._viewers -= 1
         if not self._viewers and self._reading is not None:
             self._reading.cancel()

@@ -85,7 +85,7 @@ def count_clients() -> int:
 
 
 def _forget_types(inner: FastAPI) -> App:
-    """ASGI's types are the same in Starlette and in the guard, under other names."""
+    """Returns the same app. ASGI's types are the same in Starlette and in the guard, under other names."""
 
     async def call(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
         await inner(scope, receive, send)

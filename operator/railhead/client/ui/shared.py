@@ -26,7 +26,7 @@ class Versioned:
             await self._news.wait()
 
     def tell(self) -> None:
-        """Something has changed."""
+        """Wakes all who wait for something newer."""
         self.version += 1
         self._news.set()
         self._news = asyncio.Event()
