@@ -37,7 +37,7 @@ class EndNotice:
 
 
 def attempt() -> int:
-    """The number of the job's attempt that this process belongs to, from 1; 1 outside of a TrainJob."""
+    """Returns the number of the job's attempt that this process belongs to, from 1; 1 outside of a TrainJob."""
     return int(os.environ.get(environment.ATTEMPT) or 1)
 
 
@@ -54,7 +54,7 @@ def compute() -> AbstractContextManager[None]:
 
 
 def end_notice() -> Optional[EndNotice]:
-    """The notice that has reached this rank, or None; always None outside of a TrainJob and before Ray 2.58.
+    """Returns the notice that has reached this rank, or None; always None outside of a TrainJob and before Ray 2.58.
 
     It asks no other rank, so that a call costs a few microseconds, and `ray.train.get_preemption_info()` a barrier of
     all ranks. But the notice reaches the ranks up to two seconds apart: let them agree, such as by an all_reduce of
@@ -103,10 +103,11 @@ def progress(step: int, total: Optional[int] = None, tokens: Optional[int] = Non
 
 
 def run_id() -> str:
-    """An id of the run for trackers: the same on all ranks, in all attempts and in each job that continues the run.
+    """Returns an id of the run for trackers.
 
-    It has at most 54 letters, digits, dots, underscores and hyphens. No other run has it, also in another cluster.
-    Outside of a TrainJob each process has another one.
+    It is the same on all ranks, in all attempts and in each job that continues the run; no other run has it, also in
+    another cluster. It has at most 54 letters, digits, dots, underscores and hyphens. Outside of a TrainJob each
+    process has another one.
     """
     return os.environ.get(RUN_ID) or _make_id()
 

@@ -69,9 +69,11 @@ class Looks:
         steps = int(self._wait * LOOK_SECONDS / max(now - self._looked_at, 1e-6))
         wait = min(MAX_STEPS, max(1, steps))
         notice = training.end_notice()
+        # The same number in every process, which `hash` is not; 0 = no notice.
         mark = zlib.crc32(repr(notice).encode()) if notice else 0
         if mark in self._handled:
             mark = 0
+        # The largest negative number is the shortest wait, so that all ranks look again on the same step.
         agreed, negative_wait, *votes = _reduce([mark, -wait, *vote()], self._group)
         self._wait = self._steps_left = -negative_wait
         self._looked_at = now
@@ -101,7 +103,7 @@ class Agreement:
         self.has_notice = False
 
     def is_time_to_save(self) -> bool:
-        """True once for each new notice and whenever a save is due, on the same call of every rank.
+        """Whether there is a new notice or a save is due: the same on the same call of every rank.
 
         All ranks must call it equally often, once per step. It is always False outside of Ray Train, and without
         `every` outside of a TrainJob.

@@ -48,7 +48,7 @@ class WriteProgress:
 
     @contextmanager
     def using(self, path: object) -> Iterator[None]:
-        """Around all calls of the storage for this file or folder."""
+        """Names the file or folder that the calls of the storage in this block are for."""
         self._move()
         self.path = str(path)
         try:

@@ -82,6 +82,6 @@ def _find_run(run_id: str) -> str:
         max_results=1,
         output_format="list",
     )
-    for run in found:
-        return str(run.info.run_id)
+    if found:
+        return str(found[0].info.run_id)
     return ""
