@@ -90,7 +90,7 @@ def _is_required(schema: Schema, field: str) -> bool:
 
 
 def _add_immutability(schema: Schema, *, path: str = "") -> None:
-    """The value and the presence of the other fields must not change after creation."""
+    """Adds rules by which the value and the presence of the other fields must not change after creation."""
     for field, inner in schema["properties"].items():
         here = f"{path}.{field}"
         if field in ALWAYS.get(path, NONE) | SUSPENDED.get(path, NONE):

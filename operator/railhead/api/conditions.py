@@ -64,7 +64,7 @@ def find_condition(conditions: Iterable[Condition], type_: str) -> Condition | N
 def merge_conditions(
     old: Iterable[Condition], new: Iterable[Condition], *, remove: Collection[str] = ()
 ) -> list[Condition]:
-    """The old conditions, replaced by the new ones of the same type, without the types to remove.
+    """Returns the old conditions, replaced by the new ones of the same type, without the types to remove.
 
     A condition keeps its transition time while its status does not change. Ours come first, in `ORDER`; those of
     other controllers follow in their order, up to `MAX_CONDITIONS`.

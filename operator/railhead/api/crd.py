@@ -77,7 +77,7 @@ def build_spec_schema() -> Schema:
 
 
 def build_status_schema() -> Schema:
-    """The status: none of its fields is required or has its own default."""
+    """Returns the schema of the status: none of its fields is required or has its own default."""
     status: Schema = _without_defaults(build_schema(JobStatus))
     status["default"] = {"observedGeneration": -1, "attempt": 0, "round": 0}
     status["properties"]["phase"]["enum"] = [p for p in status["properties"]["phase"]["enum"] if p]
@@ -89,15 +89,14 @@ def build_status_schema() -> Schema:
 
 def _without_defaults(node: Any) -> Any:
     if isinstance(node, dict):
-        dropped = {"default"} if "properties" not in node or "default" in node else set()
-        return {k: _without_defaults(v) for k, v in node.items() if k not in dropped}
+        return {k: _without_defaults(v) for k, v in node.items() if k != "default"}
     if isinstance(node, list):
         return [_without_defaults(item) for item in node]
     return node
 
 
 def build_crd() -> dict[str, Any]:
-    """The complete CustomResourceDefinition."""
+    """Returns the complete CustomResourceDefinition."""
     root = {
         "type": "object",
         "description": "A distributed training run with Ray Train, from its code to its checkpoints.",

@@ -50,17 +50,17 @@ def make_replace(_model: Callable[P, M]) -> Callable[Concatenate[M, P], M]:
 
 
 def checked(*checks: tuple[str, str, str]) -> ConfigDict:
-    """The configuration of a model with these CEL rules, as `rules` takes them."""
+    """Returns the configuration of a model with these CEL rules, as `rules` takes them."""
     return ConfigDict(json_schema_extra=rules(*checks))
 
 
 def optional(description: str, **constraints: Any) -> Any:
-    """A field that may be absent, with constraints as pydantic's Field takes them."""
+    """Returns a field that may be absent, with constraints as pydantic's Field takes them."""
     return Field(default=None, description=description, **constraints)
 
 
 def exactly_one(first: str, *others: str) -> tuple[str, str, str]:
-    """The rule that one of these fields is set, and no other."""
+    """Returns the rule that one of these fields is set, and no other."""
     *most, last = [first, *others]
     sets = [f"has(self.{name})" for name in (first, *others)]
     if len(sets) == 2:
@@ -71,28 +71,28 @@ def exactly_one(first: str, *others: str) -> tuple[str, str, str]:
 
 
 def time_limit(description: str, *, least: int = 1, default: int | None = None) -> Any:
-    """Seconds, at most a year; without a default no limit when absent. Must be in `changes.ALWAYS` too."""
+    """Returns a field of seconds, at most a year; absent = its default, or no limit. `changes.ALWAYS` must have it."""
     text = f"{description} May be changed at any time."
     return Field(default=default, ge=least, le=31_536_000, description=text)
 
 
 def text_field(description: str, limit: int = 1024, default: str | None = "") -> Any:
-    """A text of the status, of at most `limit` characters."""
+    """Returns a text of the status, of at most `limit` characters."""
     return Field(default=default, max_length=limit, description=description)
 
 
 def message_field(description: str, limit: int) -> Any:
-    """A text of the status that may have several lines."""
+    """Returns a text of the status that may have several lines."""
     return Field(default="", max_length=limit, description=description, json_schema_extra={LINES: True})
 
 
 def time_field(description: str, *, limit: int = 64) -> Any:
-    """A time of the status, in RFC 3339. The API server rejects any other text, even an empty one; absent is None."""
+    """Returns a time of the status, in RFC 3339. The API server rejects any other text, even an empty one."""
     return Field(default=None, max_length=limit, description=description, json_schema_extra={"format": "date-time"})
 
 
 def rules(*checks: tuple[str, str, str], **extra: Any) -> dict[str, Any]:
-    """CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
+    """Returns CEL rules for `json_schema_extra`; each check is (path of the field at fault, rule, message).
 
     The path starts with a dot and is relative to the object that has the rules; empty means that
     object. The API server prefixes the message with the full path, so the message omits it.
@@ -130,7 +130,7 @@ FreeObject = dict[str, Any]
 
 
 def free(description: str, *, max_properties: int = 64) -> Any:
-    """A free-form object: kept unchanged, validated by its consumer."""
+    """Returns a free-form object: kept unchanged, validated by its consumer."""
     return Field(
         default=None,
         description=description,

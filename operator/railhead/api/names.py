@@ -40,7 +40,7 @@ MAX_NAME = 253  # of most objects of Kubernetes
 
 
 def tag(uid: str) -> str:
-    """Six characters of the uid: a new job with an old name gets its own child names."""
+    """Returns six characters of the uid: a new job with an old name gets its own child names."""
     return uid.replace("-", "")[:6]
 
 
@@ -57,12 +57,12 @@ def reader_policy_name(job: str, uid: str) -> str:
 
 
 def gang_name(job: str, uid: str, attempt: int) -> str:
-    """The PodGroup of an attempt."""
+    """Returns the name of the PodGroup of an attempt."""
     return f"{job}-{tag(uid)}-{attempt}"
 
 
 def workload_name(job: str, uid: str) -> str:
-    """The Workload by which Kueue admits the job."""
+    """Returns the name of the Workload by which Kueue admits the job."""
     return f"{job}-{tag(uid)}"
 
 
@@ -85,14 +85,14 @@ def worker_name(job: str, uid: str, *, attempt: int, slot: int, round_: int) -> 
 
 
 def pod_name(job: str, uid: str, role: str, attempt: int, slot: int, round_: int) -> str:
-    """The name of the pod with these labels."""
+    """Returns the name of the pod with these labels."""
     if role == HEAD:
         return head_name(job, uid, attempt)
     return worker_name(job, uid, attempt=attempt, slot=slot, round_=round_)
 
 
 def head_host(job: str, uid: str, attempt: int) -> str:
-    """DNS name of one attempt's head within its namespace; each attempt has its own.
+    """Returns the DNS name of one attempt's head within its namespace; each attempt has its own.
 
     As short as possible: a resolver finds it with its first search domain, where `....namespace.svc` would be the
     third, and each domain costs two queries of every worker pod.
@@ -101,7 +101,7 @@ def head_host(job: str, uid: str, attempt: int) -> str:
 
 
 def head_port(uid: str, attempt: int) -> int:
-    """The GCS port of one attempt, 20000-29999.
+    """Returns the GCS port of one attempt, 20000-29999.
 
     Ray listens on all addresses, so two heads on one machine (a local cluster) must not
     share a port; neither may two attempts of one job.
@@ -111,16 +111,17 @@ def head_port(uid: str, attempt: int) -> int:
         number = int(seed, 16)
     else:
         number = sum(map(ord, uid))
+    # 7919 and 10000 have no common factor, so 10000 attempts in a row have as many ports.
     return 20000 + (number + attempt * 7919) % 10000
 
 
 def run_name(job: str, uid: str, wanted: str | None) -> str:
-    """The Ray Train run: the same in every attempt, so that a new attempt resumes."""
+    """Returns the name of the Ray Train run: the same in every attempt, so that a new attempt resumes."""
     return wanted or f"{job}-{uid[:8]}"
 
 
 def child_labels(job: str, uid: str) -> dict[str, str]:
-    """Labels of every child that say whose it is. Copies none from the TrainJob: GitOps tools would claim the child."""
+    """Returns what says whose a child is. Copies no labels from the TrainJob: GitOps tools would claim the child."""
     return {
         MANAGED_BY: "railhead",
         LABEL_JOB_NAME: job,

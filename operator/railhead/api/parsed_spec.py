@@ -46,7 +46,7 @@ class JobKey:
 
 
 def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
-    """The spec of a stored TrainJob.
+    """Returns the spec of a stored TrainJob.
 
     Raises:
         InvalidSpec: the object was stored under another schema, or is too large; names the field at fault.

@@ -79,7 +79,7 @@ ResourceName = Annotated[str, Field(min_length=1, max_length=128, pattern=RESOUR
 
 
 def at_least(amount: str, *, why: str) -> tuple[str, str, str]:
-    """A rule for one quantity. A bare number is in bytes, which is hardly ever intended."""
+    """Returns a rule for one quantity. A bare number is in bytes, which is hardly ever intended."""
     return "", f"quantity(string(self)).compareTo(quantity('{amount}')) >= 0", f"must be at least {amount}: {why}"
 
 
@@ -107,7 +107,7 @@ AddedResources = Annotated[
 
 
 def parse_quantity(text: str) -> Decimal:
-    """The value of a quantity. Raises ValueError for any other text."""
+    """Returns the value of a quantity. Raises ValueError for any other text."""
     match = AMOUNT.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a quantity")
@@ -115,7 +115,7 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def format_cpu(value: Decimal) -> str:
-    """Whole CPUs as a number, fractions in millis, rounded up."""
+    """Writes whole CPUs as a number, fractions in millis, rounded up."""
     millis = int((value * 1000).to_integral_value(rounding=ROUND_CEILING))
     if millis % 1000 == 0:
         return str(millis // 1000)
@@ -123,7 +123,7 @@ def format_cpu(value: Decimal) -> str:
 
 
 def format_bytes(value: Decimal) -> str:
-    """Bytes in the largest binary unit that divides them exactly."""
+    """Writes bytes in the largest binary unit that divides them exactly."""
     count = int(value.to_integral_value(rounding=ROUND_CEILING))
     for suffix in ("Gi", "Mi", "Ki"):
         unit = int(SUFFIXES[suffix])

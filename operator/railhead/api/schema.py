@@ -32,12 +32,15 @@ FIXED: tuple[str, ...] = (
     "uniqueItems",
     "default",
     "x-kubernetes-int-or-string",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-map-type",
 )
 NESTED = (("items", "[]"), ("additionalProperties", ".*"))
 
 
 def build_schema(model: type[BaseModel]) -> Schema:
-    """The structural schema of a model."""
+    """Returns the structural schema of a model."""
     schema = model.model_json_schema(by_alias=True, mode="validation")
     return _convert(schema, schema.get("$defs") or {})
 
@@ -99,7 +102,7 @@ def _convert_properties(out: Schema, defs: Schema) -> None:
 
 
 def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
-    """A map with a pattern for its keys, which the API server supports only as a rule."""
+    """Converts a map with a pattern for its keys, which the API server supports only as a rule."""
     checks = out.setdefault(RULES, [])
     keys = node.get("propertyNames") or {}
     values = out.get("additionalProperties")
@@ -117,11 +120,8 @@ def _convert_map(out: Schema, node: Schema, defs: Schema) -> None:
         del out[RULES]
 
 
-FIXED += ("x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-map-type")
-
-
 def list_narrowed(old: Schema, new: Schema, path: str) -> Iterator[str]:
-    """One message per difference, starting with the field's path."""
+    """Yields one message per difference, starting with the field's path."""
     for key in FIXED:
         if key in old and old[key] != new.get(key):
             yield f"{path}: {key} is {new.get(key)!r} instead of {old[key]!r}"
@@ -160,7 +160,7 @@ def _choices(old: Schema, new: Schema, path: str) -> Iterator[str]:
 
 
 def _rules(old: Schema, new: Schema, path: str) -> Iterator[str]:
-    """A new rule is fine when it is about a field that is new here: no old object has that field."""
+    """Yields new rules. One is fine when it is about a field that is new here: no old object has that field."""
     known = {check["rule"] for check in old.get("x-kubernetes-validations", [])}
     added = set(new.get("properties", {})) - set(old.get("properties", {}))
     for check in new.get("x-kubernetes-validations", []):

@@ -370,7 +370,7 @@ class JobStatus(StatusModel):
         return find_condition(self.conditions, type_)
 
     def reason_of(self, type_: str) -> str | None:
-        """The reason of a condition, or None when there is no such condition."""
+        """Returns the reason of a condition, or None when there is no such condition."""
         condition = self.find_condition(type_)
         if condition:
             return condition.reason
@@ -382,7 +382,7 @@ class JobStatus(StatusModel):
         return condition is not None and condition.is_true
 
     def true_since(self, *types: str) -> datetime | None:
-        """Since when the first of these conditions is True that is."""
+        """Returns since when the first of these conditions is True that is."""
         stamps = (c.last_transition_time for c in self.conditions if c.type in types and c.is_true)
         return parse_time(next(stamps, None))
 
@@ -422,7 +422,7 @@ replace_restarts = make_replace(Restarts)
 
 
 def parse_status(raw: Any) -> JobStatus:
-    """The status; an invalid part counts as absent, because a status must never stop a job."""
+    """Returns the status; an invalid part counts as absent, because a status must never stop a job."""
     values = dict(raw) if isinstance(raw, dict) else {}
     for _ in range(len(values) + 1):
         try:
