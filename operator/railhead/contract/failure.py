@@ -45,12 +45,12 @@ class FailureClass(str, Enum):
 
     @staticmethod
     def parse(text: str) -> FailureClass:
-        """The class of this name. Another version's unknown name is `INFRASTRUCTURE`: not the user's fault, bounded."""
+        """Returns the class of this name. Another version's name is `INFRASTRUCTURE`: not the user's fault, bounded."""
         return _BY_NAME.get(text, FailureClass.INFRASTRUCTURE)
 
     @staticmethod
     def of_exit_code(code: Optional[int]) -> Optional[FailureClass]:
-        """The class that this exit code of the head's container stands for, or None."""
+        """Returns the class that this exit code of the head's container stands for, or None."""
         if code is not None:
             return _BY_CODE.get(code)
         return None
@@ -224,5 +224,5 @@ class FailureRule:
 
 
 def find_rule(rules: Sequence[FailureRule], class_: str, reason: str, exit_code: Optional[int]) -> Optional[int]:
-    """The index of the first rule that matches."""
+    """Returns the index of the first rule that matches."""
     return next((number for number, rule in enumerate(rules) if rule.matches(class_, reason, exit_code)), None)

@@ -149,7 +149,7 @@ class JobInput:
         is_drain_required: spec.worker.drainSeconds is set; its default is ignored by a Ray that cannot do it.
         runtime_env: spec.runtimeEnv, with Ray's own keys.
         git: None = the code comes from elsewhere.
-        source_digest: of the files of spec.source.inline (`contract.text`); empty = there are none.
+        source_digest: of the files of spec.source.inline (`contract.digest`); empty = there are none.
     """
 
     namespace: str
@@ -200,6 +200,6 @@ class JobInput:
 
     @staticmethod
     def from_json(text: str) -> JobInput:
-        """Unknown keys are dropped, so that an older bundle can read a newer operator's input."""
+        """Drops unknown keys, so that an older bundle can read a newer operator's input."""
         job: JobInput = load_value(JobInput, json.loads(text))
         return job

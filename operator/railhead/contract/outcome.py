@@ -122,7 +122,7 @@ class Outcome:
 
     @staticmethod
     def from_json(text: str) -> Optional[Outcome]:
-        """The outcome, printable, or None when the text is not one (lost, truncated or foreign)."""
+        """Returns the outcome, printable, or None when the text is not one (lost, truncated or foreign)."""
         try:
             # An escaped half of a surrogate pair, as Python writes it for a byte in a file name, is no text elsewhere.
             values = json.loads(json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace"))
@@ -164,7 +164,7 @@ def _read_optional(kind: Type[T], value: object) -> Optional[T]:
 
 
 def parse_exit_code(value: object) -> Optional[int]:
-    """None for anything but a code of a process that failed."""
+    """Returns the code of a process that failed, None for anything else."""
     if isinstance(value, int) and 0 < value < 256:
         return value
     return None

@@ -152,14 +152,14 @@ class CommittedCheckpoint:
     attempt: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON; an empty object for `NO_CHECKPOINT`."""
+        """Returns JSON; an empty object for `NO_CHECKPOINT`."""
         if self == NO_CHECKPOINT:
             return {}
         return asdict(self)
 
     @staticmethod
     def from_dict(values: Any) -> Optional[CommittedCheckpoint]:
-        """The checkpoint in a JSON object, or None for anything else. Never raises."""
+        """Returns the checkpoint in a JSON object, or None for anything else. Never raises."""
         if not isinstance(values, dict):
             return None
         if not values:

@@ -34,13 +34,15 @@ def describe_age(since: str, now: datetime) -> str:
 
 
 def now_text() -> str:
-    """The current time of this machine's clock."""
+    """Returns the current time of this machine's clock."""
     return format_time(datetime.now(timezone.utc))
 
 
 def parse_time(text: Optional[str]) -> Optional[datetime]:
-    """The time, or None for any other text. A time without a zone is UTC. None, too, for a time so far off that adding
-    to it might overflow."""
+    """Returns the time, or None for any other text, and for a time so far off that adding to it might overflow.
+
+    A time without a zone is UTC.
+    """
     try:
         moment = datetime.fromisoformat((text or "").replace("Z", "+00:00"))
     except ValueError:
