@@ -22,7 +22,7 @@ from railhead.resources.base import OperatorSettings, build_immutable, build_sha
 
 BUNDLE_FILE = "railhead.pyz"
 PACKAGES = ("contract", "driver", "training")
-# Python imports it at the start of each Ray process, because the bundle is on their PYTHONPATH.
+# Python imports it at the start of each Ray process, because the bundle is the first on their PYTHONPATH.
 SITECUSTOMIZE = "from railhead.driver.site import customize\n\ncustomize(__file__)\n"
 MAIN = "from railhead.driver.__main__ import main\n\nif __name__ == '__main__':\n    main()\n"
 BUNDLE_FOLDER = "/opt/railhead"

@@ -130,7 +130,7 @@ def _spread(others: Object) -> Object:
 
 
 def _stay_together(rules: object, topology: Topology, others: Object) -> object:
-    """The first pod of an attempt selects itself, so it chooses the domain; a replacement follows those that stayed."""
+    """Keeps workers in one domain: the first pod selects itself, so it chooses; a replacement follows the others."""
     if topology.policy == "Preferred":
         return _add(rules, PREFERRED, _prefer(others, topology.key, 100))
     return _add(rules, REQUIRED, {"labelSelector": others, "topologyKey": topology.key})

@@ -62,8 +62,6 @@ LAST_REPORT_SECONDS = 15  # for a driver that has waited for a commit to write i
 TOKEN_FOLDER = "/var/run/railhead"
 SHARED_MEMORY_VOLUME = "railhead-shm"
 AFTER_DRAIN_SECONDS = 10  # for the Ray node to stop
-
-
 # Consolidation by an autoscaler would cost the job its progress since the last checkpoint.
 _DO_NOT_EVICT = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

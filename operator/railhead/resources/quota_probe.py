@@ -46,7 +46,7 @@ def _scale_resources(resources: Object, times: int) -> Object:
 
 
 def _multiply(name: str, amount: object, times: int) -> str:
-    """A podTemplate may hold anything; the API server judges what is no quantity."""
+    """Leaves what is no quantity to the API server: a podTemplate may hold anything."""
     try:
         return format_resource(name, parse_quantity(str(amount)) * times)
     except ValueError:

@@ -129,7 +129,7 @@ def _extra_resources(spec: TrainJobSpec) -> dict[str, Decimal]:
 
 
 def _head(spec: TrainJobSpec) -> PodSize:
-    """The head runs Ray's control plane and the driver: it offers no CPUs and no GPUs to Ray."""
+    """Sizes the head, which runs Ray's control plane and the driver: it offers no CPUs and no GPUs to Ray."""
     more = max(spec.scaling.most_workers - HEAD_WORKERS, 0)
     per_worker = {name: value * more for name, value in parse_resources(HEAD_PER_WORKER).items()}
     default = _sum(parse_resources(DATA_HEAD if spec.datasets else DEFAULT_HEAD), per_worker)
