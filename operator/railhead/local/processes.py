@@ -58,12 +58,12 @@ def is_alive(identity: Identity) -> bool:
 
 
 def die_with_parent(sig: int = signal.SIGKILL) -> None:
-    """Call it in a child before exec: the kernel sends the signal when the parent's thread ends."""
+    """Makes the kernel send the signal when the parent's thread ends. Call it in a child before exec."""
     _LIBC.prctl(PR_SET_PDEATHSIG, sig, 0, 0, 0)
 
 
 def outlive_parent() -> None:
-    """Call it in the child: cancels `die_with_parent`."""
+    """Cancels `die_with_parent`. Call it in the child."""
     _LIBC.prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0)
 
 

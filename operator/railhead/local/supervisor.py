@@ -138,7 +138,7 @@ class Supervisor:
         )
 
     def watch(self) -> None:
-        """Never returns; restarts the operator when it exits.
+        """Restarts the operator whenever it exits; never returns.
 
         Raises:
             NotReady: a component that the session cannot do without has exited.

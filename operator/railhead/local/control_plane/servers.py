@@ -158,6 +158,7 @@ class ControlPlane:
         return [
             "--name=local",
             f"--data-dir={self.folder / 'etcd'}",
+            # Nothing has to outlast a crash of the machine: each cluster begins empty.
             "--unsafe-no-fsync",
             "--log-level=warn",
             f"--listen-client-urls={client}",

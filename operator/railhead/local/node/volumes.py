@@ -252,6 +252,7 @@ async def _make_class(client: KubeClient) -> None:
     while True:
         try:
             await client.create(STORAGE_CLASS, build_storage_class())
+            return
         except Conflict:
             return
         except Denied:
