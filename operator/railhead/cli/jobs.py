@@ -52,9 +52,7 @@ async def do_list(options: argparse.Namespace, cluster: Cluster, console: Consol
         key = (row.namespace, row.name)
         if new is None:
             shown.pop(key, None)
-            (console if (options.command, options.output) in TABLES else Console(sys.stderr)).line(
-                f"{row.name} is gone"
-            )
+            _choose_remarks(options, console).line(f"{row.name} is gone")
         elif shown.get(key) != new:
             # Printed again only if a column has changed.
             shown[key] = new
@@ -64,6 +62,13 @@ async def do_list(options: argparse.Namespace, cluster: Cluster, console: Consol
 
     await cluster.watch_jobs(options.selector, on_change, read_row)
     return 0
+
+
+def _choose_remarks(options: argparse.Namespace, console: Console) -> Console:
+    """Returns where a sentence goes: into the table, or beside an output that a program reads."""
+    if (options.command, options.output) in TABLES:
+        return console
+    return Console(sys.stderr)
 
 
 async def do_top(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:

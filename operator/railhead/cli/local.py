@@ -165,7 +165,6 @@ def _run_in(session: Session, options: argparse.Namespace, *, job: JobName, cons
 
 
 def _delete(kubectl: Kubectl, job: JobName) -> None:
-
     try:
         kubectl("delete", "trainjobs.railhead.dev", job.name, "-n", job.namespace, "--ignore-not-found")
     except KubectlFailed as error:

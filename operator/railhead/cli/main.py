@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if not is_broken_pipe(error):
             raise
+        # Python flushes standard output when it exits, which would print another error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -167,7 +167,7 @@ def _ports(text: str) -> tuple[int, ...]:
 
 
 def _lease_seconds(text: str) -> int:
-    """Long enough for a request to complete. Raises ArgumentTypeError."""
+    """Returns a number of seconds that is long enough for a request to complete. Raises ArgumentTypeError."""
     if not text.isdigit() or int(text) < SHORTEST_LEASE_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least {SHORTEST_LEASE_SECONDS}")
     return int(text)

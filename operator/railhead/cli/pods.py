@@ -37,7 +37,7 @@ async def do_exec(options: argparse.Namespace, cluster: Cluster, _: Console) -> 
     base = build_exec(cluster)
     pod = await _choose_pod(options, cluster, base)
     terminal = ["-it"] if sys.stdin.isatty() and sys.stdout.isatty() else ["-i"]
-    command = [*base, *terminal, pod, "-c", "ray", "--", *(options.words or SHELL)]
+    command = [*base, *terminal, pod, "-c", names.CONTAINER, "--", *(options.words or SHELL)]
     # It has the terminal until it ends.
     return await asyncio.to_thread(subprocess.call, command)
 
@@ -48,6 +48,7 @@ async def _choose_pod(options: argparse.Namespace, cluster: Cluster, base: Seque
     pods = await find_pods(cluster, options.name, names.WORKER)
     found = await find_rank(options.rank, pods, partial(ask_pod, base))
     if found is None:
-        message = f"rank {options.rank} runs in none of the worker pods {', '.join(pods[:8])}"
-        raise ClientError(f"{message}; its beginning is unknown after 128 MiB of output", ExitCode.NOT_FOUND)
+        where = f"rank {options.rank} runs in none of the worker pods {', '.join(pods[:8])}"
+        message = f"{where}, or it has printed more than 128 MiB, of which only the end is kept"
+        raise ClientError(message, ExitCode.NOT_FOUND)
     return found

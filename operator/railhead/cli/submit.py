@@ -68,7 +68,7 @@ async def do_submit(options: argparse.Namespace, cluster: Cluster, console: Cons
         await _show_plan(cluster, wanted, console)
         if not options.dry_run:
             if sys.stdin.isatty() and not options.yes and not confirm("Create it?"):
-                return 2
+                return ExitCode.USAGE
             if wanted.code is None:
                 await cluster.create_job(wanted.job)
             else:
