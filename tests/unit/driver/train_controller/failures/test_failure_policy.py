@@ -106,21 +106,13 @@ def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
     assert kinds(WorkerGroupError("", {0: WorkerHealthCheckFailedError("", left)}))[1] == [RankErrorKind.PREEMPTED]
 
 
+BY_SIGNAL = "Worker exits unexpectedly by a signal. SystemExit is raised. Exit code: 1. The process receives a SIGTERM."
+GUESSES = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop"
+END_OF_FILE = "Worker unexpectedly exits with a connection error code 2. End of file."
+
+
 @pytest.mark.parametrize(
-    ("detail", "known"),
-    [
-        (
-            "Worker unexpectedly exits with a connection error code 2. End of file. Some common causes include: (1) the "
-            "process was killed by the OOM killer due to high memory usage, (2) ray stop --force was called",
-            "Worker unexpectedly exits with a connection error code 2. End of file.",
-        ),
-        (
-            "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The process "
-            "receives a SIGTERM.",
-            "Worker exits unexpectedly by a signal. SystemExit is raised (sys.exit is called). Exit code: 1. The process "
-            "receives a SIGTERM.",
-        ),
-    ],
+    ("detail", "known"), [(f"{END_OF_FILE} {GUESSES}", END_OF_FILE), (BY_SIGNAL, BY_SIGNAL)], ids=["guesses", "signal"]
 )
 def test_of_a_dead_process_rays_guesses_and_numbers_are_left_out(detail: str, known: str) -> None:
     died = (
