@@ -107,7 +107,7 @@ def test_distinguishes_memory_and_preemption_from_a_crash() -> None:
 
 
 BY_SIGNAL = "Worker exits unexpectedly by a signal. SystemExit is raised. Exit code: 1. The process receives a SIGTERM."
-GUESSES = "Some common causes include: (1) the process was killed by the OOM killer due to high memory usage, (2) ray stop"
+GUESSES = "Some common causes include: (1) the process was killed by the OOM killer, (2) ray stop --force was called"
 END_OF_FILE = "Worker unexpectedly exits with a connection error code 2. End of file."
 
 
