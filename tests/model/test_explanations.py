@@ -35,8 +35,8 @@ LIMITS: tuple[dict[str, Any], ...] = (
 OUTSIDE: dict[str, str] = {
     "the kubelet's own errors, which tests/unit/client/explain/test_why.py makes": """
         ContainerCreating CrashLoopBackOff CreateContainerConfigError CreateContainerError ErrImagePull
-        ErrImageNeverPull Evicted FailedAttachVolume FailedCreatePodSandBox FailedMapVolume FailedMount
-        ImageInspectError ImagePullBackOff
+        ErrImageNeverPull Evicted FailedAttachVolume FailedCreatePodContainer FailedCreatePodSandBox FailedMapVolume
+        FailedMount FailedPrepareDynamicResources ImageInspectError ImagePullBackOff NetworkNotReady
         InvalidImageName PodInitializing RegistryUnavailable RunContainerError OOMKilled""",
     "admission that only real API servers have, judged in tests/unit/planning/facts/test_reasons.py": """
         AdmissionWebhookFailed AdmissionDenied CreateRefused FinalizersForbidden ForeignObject ObjectCountExceeded

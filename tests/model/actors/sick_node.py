@@ -24,6 +24,12 @@ IN_STATUS = (
 )
 IN_EVENTS = (
     ("FailedCreatePodSandBox", "Failed to create pod sandbox: plugin type=calico failed (add): connection refused"),
+    (
+        "FailedPrepareDynamicResources",
+        "Failed to prepare dynamic resources: DRA driver gpu.nvidia.com is not registered",
+    ),
+    ("FailedCreatePodContainer", "unable to ensure pod container exists: cgroup: no space left on device"),
+    ("NetworkNotReady", "network is not ready: container runtime network not ready: cni plugin not initialized"),
     ("FailedMount", 'MountVolume.SetUp failed for volume "data": driver name csi.example.com not found in the list'),
 )
 UNKNOWN = (

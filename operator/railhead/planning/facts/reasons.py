@@ -55,7 +55,7 @@ ADMISSION_TEXTS = tuple(
         ('violates PodSecurity|admission webhook "pod-security-webhook', POD_SECURITY_VIOLATED),
         # of OpenShift's apiserver-library-go
         ("unable to validate against any security context constraint", "SecurityConstraintsViolated"),
-        ("request is too large|Request entity too large", "ObjectTooLarge"),
+        ("request is too large|Request entity too large|message larger than max", "ObjectTooLarge"),
         ("admission webhook .*denied the request|denied the request|denied request", ADMISSION_DENIED),
     )
 )
@@ -73,11 +73,22 @@ REJECTIONS = frozenset(
         *(reason for _, reason in ADMISSION_TEXTS),
     }
 )
-# From the kubelet and the attach controller, only in pod events; image and config problems are in its status.
 FAILED_MOUNT = "FailedMount"
-POD_EVENTS = frozenset({FAILED_MOUNT, "FailedMapVolume", "FailedAttachVolume", "FailedCreatePodSandBox"})
+# Of the kubelet (pkg/kubelet/events), before it starts any container; each may be due to its node alone.
+NODE_EVENTS = frozenset(
+    {
+        FAILED_MOUNT,
+        "FailedMapVolume",
+        "FailedCreatePodSandBox",
+        "FailedCreatePodContainer",
+        "FailedPrepareDynamicResources",
+        "NetworkNotReady",
+    }
+)
+# Only in pod events, with those of the attach controller; image and config problems are in the pod's status.
+POD_EVENTS = NODE_EVENTS | {"FailedAttachVolume"}
 # What may be due to the node alone: not an invalid name or a missing Secret, and not a volume that another node has.
-OF_ONE_NODE = frozenset(
+OF_ONE_NODE = NODE_EVENTS | frozenset(
     {
         "ErrImagePull",
         "ImagePullBackOff",
@@ -86,9 +97,6 @@ OF_ONE_NODE = frozenset(
         "RegistryUnavailable",
         "CreateContainerError",
         "RunContainerError",
-        FAILED_MOUNT,
-        "FailedMapVolume",
-        "FailedCreatePodSandBox",
     }
 )
 PARTIAL_START = "PartialStartDeadlineExceeded"  # too few pods got a node

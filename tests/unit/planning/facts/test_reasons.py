@@ -79,8 +79,17 @@ def test_a_missing_right_names_the_operator() -> None:
     assert read_admission_reason("Pod", words) == "OperatorForbidden"
 
 
-def test_an_object_that_etcd_does_not_take_is_too_large() -> None:
-    assert read_admission_reason("ConfigMap", "etcdserver: request is too large") == "ObjectTooLarge"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "etcdserver: request is too large",
+        "rpc error: code = ResourceExhausted desc = trying to send message larger than max (2097353 vs. 2097152)",
+        "Request entity too large: limit is 3145728",
+    ],
+)
+def test_an_object_that_etcd_does_not_take_is_too_large(words: str) -> None:
+    """The API server, its client of etcd and etcd itself have limits of their own."""
+    assert read_admission_reason("ConfigMap", words) == "ObjectTooLarge"
 
 
 @pytest.mark.parametrize("reason", sorted(REJECTIONS))
