@@ -41,7 +41,8 @@ APPENDED = frozenset({"tolerations", "envFrom", "topologySpreadConstraints"})
 
 
 def merge(base: Mapping[str, object], over: Mapping[str, object]) -> Object:
-    """Lays `over` on `base`. Maps merge by key, named lists by name, everything else is replaced."""
+    """Lays `over` on `base`. Maps merge by key, named lists by name, everything else is replaced, and a null replaces
+    neither map nor list."""
     merged = dict(base)
     for name, value in over.items():
         if name in merged:
@@ -52,6 +53,10 @@ def merge(base: Mapping[str, object], over: Mapping[str, object]) -> Object:
 
 
 def _merge_values(base: object, over: object, *, key: str) -> object:
+    # Programs and Helm charts write null for what they leave empty; without the base's securityContext, for example,
+    # the pod would run as root.
+    if over is None and isinstance(base, Mapping | list):
+        return base
     if key in WHOLE:
         return over
     if isinstance(base, Mapping) and isinstance(over, Mapping):

@@ -131,6 +131,26 @@ def test_nulls_that_programs_write_are_as_good_as_absent(role: str) -> None:
 
 
 @both_roles
+@pytest.mark.parametrize("where", ["podTemplate", "role"])
+def test_a_null_for_an_empty_map_or_list_takes_nothing_away(role: str, where: str) -> None:
+    """Helm renders `securityContext:` without a value as null. Without the defaults the pod would run as root."""
+    own = {"env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "keys"}}]}
+    template: dict[str, Any] = make_template(securityContext=None, envFrom=None, env=None, resources=None)
+    template["spec"].update(dict.fromkeys(("securityContext", "affinity", "nodeSelector", "imagePullSecrets")))
+    of_role: dict[str, Any] = {role: {"podTemplate": template}}
+    given = {"podTemplate": template} if where == "podTemplate" else of_role
+    pod = build(role, **own, imagePullSecrets=[{"name": "registry"}], **given)
+    plain = build(role, **own, imagePullSecrets=[{"name": "registry"}])
+    assert {key: value for key, value in pod["spec"].items() if value is not None} == plain["spec"]
+
+
+@both_roles
+def test_a_null_of_a_single_value_removes_it(role: str) -> None:
+    template = {"spec": {"securityContext": {"runAsUser": None}}}
+    assert build(role, podTemplate=template)["spec"]["securityContext"]["runAsUser"] is None
+
+
+@both_roles
 def test_a_template_s_own_name_and_component_win_and_the_identity_stays(role: str) -> None:
     labels = {"app.kubernetes.io/name": "digits", "app.kubernetes.io/component": "trainer"}
     others = {names.LABEL_ROLE: "other", "app.kubernetes.io/managed-by": "Helm"}
