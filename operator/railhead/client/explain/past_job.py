@@ -84,8 +84,11 @@ def build_job(row: RunRow, record: RunRecord) -> Object:
         status["checkpoint"] = _build_checkpoint(newest)
     if record.best_checkpoint is not None:
         status["bestCheckpoint"] = _build_checkpoint(record.best_checkpoint)
+    # What follows the end of a run is no gap of it: a run that was stopped a month ago would have one of a month.
     if row.state in ("Failed", "Lost"):
         status["conditions"] = [{"type": "Failed", "status": "True", "reason": row.reason or row.state}]
+    elif row.state != "Running":
+        status["conditions"] = [{"type": "Complete", "status": "True", "reason": row.reason or row.state}]
     scaling = {"numWorkers": record.spec.num_workers or 1}
     metadata = {"namespace": record.namespace, "name": record.name, "uid": record.uid}
     return {"metadata": metadata, "spec": {"scaling": scaling}, "status": status}
