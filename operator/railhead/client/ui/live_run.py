@@ -150,7 +150,8 @@ class LiveRun(Versioned):
             opened = self._source.open_files(job, is_own=False, may_start_reader=may_start_reader, say=self._say)
             async with opened as files:
                 # Parsing takes long for a long history. No file system of a run is bound to an event loop.
-                self.contents = await asyncio.to_thread(asyncio.run, _read_contents(KeptFiles(files, self._kept), job))
+                reading = _read_contents(KeptFiles(files, self._kept), job, self._get_checkpoints())
+                self.contents = await asyncio.to_thread(asyncio.run, reading)
             self.needs_reader = False
             self.problem = ""
         except ReaderNeeded as error:
@@ -164,18 +165,29 @@ class LiveRun(Versioned):
             self.remark = ""
             self.tell()
 
+    def _get_checkpoints(self) -> tuple[CheckpointRow, ...]:
+        if self.contents is None:
+            return ()
+        return self.contents.checkpoints
+
     def _say(self, text: str) -> None:
         self.remark = text
         self.tell()
 
 
-async def _read_contents(files: RunFiles, job: Object) -> RunContents:
+async def _read_contents(files: RunFiles, job: Object, known: tuple[CheckpointRow, ...]) -> RunContents:
+    """Returns what the folder has; `known`: the checkpoints that an earlier reading found."""
     name = str(job["metadata"]["name"])
     reports, gaps = await read_metrics(files, name, ())
-    checkpoints = await read_checkpoints(files, find_best(job))
+    checkpoints = known
+    try:
+        checkpoints = tuple(await read_checkpoints(files, find_best(job)))
+    except ClientError as error:
+        # A job that commits faster than its files can be read has its curves nevertheless.
+        gaps.append(str(error))
     segments = await read_folder(files, f"{OWN_FOLDER}/{JOURNAL}")
     uids = list_uids(str(job["metadata"]["uid"]), parse_status(job.get("status")).run)
     journal = read_history(segments, job=uids)
     curves = build_curves(drop_repeated(reports))
     gaps += describe_gaps(journal, "the journal")
-    return RunContents(tuple(curves), tuple(checkpoints), journal.records, tuple(gaps))
+    return RunContents(tuple(curves), checkpoints, journal.records, tuple(gaps))

@@ -16,6 +16,7 @@ from railhead.client.ui.live_run import KeptFiles, LiveRun
 from railhead.client.ui.page_context import build_context
 from railhead.client.ui.page_source import TrainJobName
 from railhead.client.ui.shared import Shared
+from railhead.contract.snapshot import COPY, SNAPSHOT
 from tests.unit.client.jobs import make_job, make_running
 from tests.unit.client.run_folder import write_run, write_segment
 from tests.unit.client.ui.fixed_source import FixedSource, FolderFiles
@@ -134,3 +135,21 @@ async def test_a_file_that_has_not_changed_is_read_once(tmp_path: Path, monkeypa
     assert len(kept) == 2
     monkeypatch.setattr(live_run, "KEPT_BYTES", 3)
     assert await read_files(KeptFiles(inner, {}), await files.find(["a", "b"])) == {"a": b"changed", "b": b"TWO"}
+
+
+async def test_checkpoints_that_cannot_be_read_cost_no_curves(
+    runs: Shared[LiveRun], source: FixedSource, tmp_path: Path
+) -> None:
+    run = runs.acquire(KEY)
+    await read(run)
+    version = run.version
+    (tmp_path / SNAPSHOT).write_text('{"checkpoint_results": [{"checkp')
+    (tmp_path / COPY).unlink(missing_ok=True)
+    write_segment(tmp_path, "metrics", {"report": 1, "step": 1, "metrics": {"new": 1}})
+    source.put(make_running(progress={"percentComplete": 9}))
+    await read(run, version)
+    assert run.problem == "" and run.contents is not None
+    assert [curve.metric for curve in run.contents.curves] == ["new"]
+    assert [row.name for row in run.contents.checkpoints] == ["checkpoint_1", "checkpoint_2"]
+    assert any(f"{SNAPSHOT} in " in gap for gap in run.contents.gaps)
+    runs.release(KEY)
