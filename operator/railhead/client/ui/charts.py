@@ -129,7 +129,10 @@ def describe_span(span: Span) -> str:
     link = ": "
     if span.kind == "training":
         link = ", until "
-    return f"{words}{link}{show(span.cause)[:MOST_CAUSE]}"
+    cause = show(span.cause)
+    if len(cause) > MOST_CAUSE:
+        cause = f"{cause[:MOST_CAUSE]} ..."
+    return f"{words}{link}{cause}"
 
 
 def draw_goodput(parts: Sequence[SpentTime]) -> Options:

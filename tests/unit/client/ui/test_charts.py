@@ -14,6 +14,7 @@ from railhead.client.explain.lost_time import TITLES, SpentTime
 from railhead.client.run.curve_points import AXES, Point
 from railhead.client.ui.charts import (
     CAUSES,
+    MOST_CAUSE,
     Options,
     RunLine,
     describe_span,
@@ -65,6 +66,11 @@ def test_the_end_of_a_failed_job_is_a_mark_with_its_cause() -> None:
     assert bars[2][1][0] + bars[3][1][0] == pytest.approx(10)
     assert bars[3][0] == "Ended: lost"
     assert bars[3][1][0] > 0
+
+
+def test_a_cause_that_is_cut_ends_with_dots() -> None:
+    described = describe_span(make_span(1, "gap", 0, 5, "x" * (MOST_CAUSE + 1)))
+    assert described.endswith("x ...")
 
 
 def test_nothing_known_is_an_empty_picture() -> None:
