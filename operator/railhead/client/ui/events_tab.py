@@ -59,13 +59,13 @@ def build_options() -> Options:
             "field": "details",
             "headerName": "Details",
             "flex": 1,
-            "minWidth": 200,
+            "minWidth": 150,
             "wrapText": True,
             "autoHeight": True,
         },
         {"field": "source", "headerName": "Source", "width": 100},
     ]
-    return build_table_options(columns, for_wide=["source"])
+    return build_table_options(columns, for_wide=["time", "source"])
 
 
 def make_row(number: int, moment: Moment) -> dict[str, str]:
