@@ -32,6 +32,8 @@ from railhead.contract.trackers import is_link
 # A driver gives a sign of life each minute; the storage may take long, and clocks differ.
 LOST_AFTER = timedelta(minutes=5)
 MOST_NAMED = 3  # folders in a note
+# As status.goodput has the causes.
+CAUSES = {each.name: to_camel(each.name) for each in fields(Spent)}
 State = Literal["Running", "Lost", "Succeeded", "Failed", "Stopped"]
 
 
@@ -245,13 +247,13 @@ def count_goodput(record: RunRecord) -> RunGoodput:
 
 def _count_attempt(attempt: RecordedAttempt, *, is_last: bool) -> Mapping[str, int]:
     """Returns the milliseconds by cause; what no checkpoint has kept when an attempt ends is trained again."""
-    spent = {each.name: max(getattr(attempt.spent, each.name), 0) for each in fields(Spent)}
+    spent = {cause: max(getattr(attempt.spent, cause), 0) for cause in CAUSES}
     uncommitted = min(spent.pop("uncommitted"), spent["productive"])
     has_failed = attempt.outcome not in ("", SUCCEEDED)
     if has_failed or not (attempt.outcome or is_last):
         spent["productive"] -= uncommitted
         spent["retrained"] += uncommitted
-    return {to_camel(cause): milliseconds for cause, milliseconds in spent.items()}
+    return {CAUSES[cause]: milliseconds for cause, milliseconds in spent.items()}
 
 
 def _describe_best(record: RunRecord) -> str:
