@@ -25,6 +25,8 @@ from tests.unit.client.run_folder import write_log, write_run, write_segment
 from tests.unit.client.ui.fixed_source import FixedSource
 
 URI = "s3://bucket/runs/digits-1a2b3c4d"
+# Of rank 2, two spaces from the left, as Python prints it.
+TRACEBACK = '(rank 2)   File "train.py", line 41, in train_func'
 TRACKER_URL = "https://wandb.ai/team/digits/runs/digits-1a2b3c4d"
 # What a pod or an author may call things: HTML, a terminal's orders, other writing directions, and keys of NiceGUI.
 HOSTILE = (
@@ -207,6 +209,7 @@ def build_five(folder: Path) -> FixedSource:
             *(make_pod(f"{name}-1a2b3c-3-w{slot}-0", slot=slot, attempt=3, **RUNNING_POD) for slot in range(2)),
         ]
         source.lines[key] = [f"(rank {n % 4}) step {n}: loss {2 / (n + 1):.4f}" for n in range(400)]
+        source.lines[key].insert(399, TRACEBACK)
         source.events[key] = [make_event("Started", "Training runs from checkpoint 0", count=2)]
         pods = [f"{name}-1a2b3c-3-w{rank // 4}-0" for rank in range(8)]
         source.ranks[key] = RankAnswers(

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Server, Visiting
-from tests.ui.scenes import HOSTILE, TRACKER_URL
+from tests.ui.scenes import HOSTILE, TRACEBACK, TRACKER_URL
 
 TABS = ("overview", "curves", "ranks", "checkpoints", "logs", "events", "spec")
 CANVAS = ".nicegui-echart canvas"
@@ -198,6 +198,7 @@ def test_ranks_are_asked_on_demand(five: Server, visit: Visiting) -> None:
 def test_logs_are_live_searched_and_of_any_rank_and_attempt(five: Server, visit: Visiting) -> None:
     page = visit(five).open("/jobs/team-a/digits?tab=logs")
     expect(page.get_by_text("(rank 3) step 399: loss 0.0050")).to_be_visible()
+    assert page.get_by_text("line 41, in train_func").inner_text() == TRACEBACK
     page.get_by_label("Search").fill("step 123")
     expect(page.locator(".ag-center-cols-container .ag-row")).to_have_count(1)
     page.get_by_label("Search").fill("")

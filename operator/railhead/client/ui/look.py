@@ -34,6 +34,7 @@ body.body--dark { --q-primary: #7484e0 !important; }
 .rh-page > *, .rh-card > * { max-width: 100%; }
 .items-center { align-items: center !important; }
 .rh-log .ag-row { border: 0; }
+.rh-log .ag-cell, .rh-log .ag-cell-value { white-space: pre; }
 body.body--light { background: #f5f6f8; }
 body.body--dark { background: #14161a; }
 .nicegui-content { padding: 0; width: 100%; }
@@ -71,7 +72,7 @@ body.body--dark { background: #14161a; }
 .rh-card.rh-card.rh-warning { border-left: 4px solid #d98a1f; }
 .rh-card.rh-card.rh-error { border-left: 4px solid #d64545; }
 .rh-card.rh-card.rh-good { border-left: 4px solid #2e9e5b; }
-.rh-doc { max-width: 900px; width: 100%; line-height: 1.55; overflow-wrap: anywhere; }
+.rh-doc { max-width: 900px; width: 100%; line-height: 1.55; overflow-wrap: break-word; }
 .rh-doc h1 { font-size: 24px; line-height: 1.3; margin: 8px 0; }
 .rh-doc h2 { font-size: 19px; line-height: 1.3; margin: 18px 0 6px; }
 .rh-doc h3 { font-size: 16px; line-height: 1.3; margin: 14px 0 4px; } .rh-doc pre { overflow: auto; padding: 8px; }
