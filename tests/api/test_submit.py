@@ -89,6 +89,15 @@ def test_a_folder_is_sent_as_an_immutable_config_map_that_the_job_owns(
     assert "immutable" in answer.message
 
 
+def test_what_else_the_file_contains_is_not_created_and_said_to_be_missing(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(__file__).parents[2] / "manifests" / "examples" / "digits.yaml"
+    assert run("submit", str(file), "--dry-run") == 0
+    output = capsys.readouterr().out
+    assert f"Not created PersistentVolumeClaim digits-runs: `kubectl apply -f {file}` creates it too" in output
+
+
 class Terminal(io.StringIO):
     """A user's answers."""
 

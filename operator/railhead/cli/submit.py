@@ -20,7 +20,7 @@ from railhead.client.run.log_reader import Printer, Wanted
 from railhead.client.submit.code_files import name_module, read_code
 from railhead.client.submit.code_map import CodeMap, compare_files, is_held, make_code_map, read_demanded
 from railhead.client.submit.quotas import describe_quota, sum_pods
-from railhead.client.submit.rendering import read_jobs, render_job
+from railhead.client.submit.rendering import list_other_objects, read_jobs, render_job
 from railhead.client.submit.sending import check_code, create_with_code, read_code_map, send_code
 from railhead.client.submit.spec_changes import parse_changes, parse_config
 from railhead.client.submit.submission import (
@@ -35,6 +35,8 @@ from railhead.client.submit.submission import (
     split_target,
 )
 from railhead.json_object import Object, part, text
+
+YAML = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ async def do_submit(options: argparse.Namespace, cluster: Cluster, console: Cons
         console.line(await _continue(options, cluster, wanted, existing))
     else:
         await _show_plan(cluster, wanted, console)
+        _show_left_out(options.target, console)
         if not options.dry_run:
             if sys.stdin.isatty() and not options.yes and not confirm("Create it?"):
                 return ExitCode.USAGE
@@ -120,6 +123,14 @@ async def _show_plan(cluster: Cluster, wanted: Submission, console: Console) -> 
         console.line(f"{'Quota':<12}{row}")
 
 
+def _show_left_out(target: str, console: Console) -> None:
+    """Prints what else the file contains, such as the claim that the job waits for."""
+    if not target.endswith(YAML):
+        return
+    for other in list_other_objects(Path(target)):
+        console.line(f"{'Not created':<12}{other}: `kubectl apply -f {target}` creates it too")
+
+
 async def _describe_claim(cluster: Cluster, name: str) -> str:
     try:
         exists = await cluster.has_claim(name)
@@ -156,7 +167,7 @@ def read_submission(options: argparse.Namespace) -> Submission:
 
 def read_target(options: argparse.Namespace, sent: Container[str] = ()) -> Object:
     """Returns the job of the file; `sent`: the paths of --code. Raises ClientError."""
-    if options.target.endswith((".yaml", ".yml")):
+    if options.target.endswith(YAML):
         if options.name or options.image or options.storage or options.workers != 1 or options.gpus:
             message = "--name, --image, --storage, --workers and --gpus are for a Python file; change the YAML file"
             raise ClientError(message, ExitCode.USAGE)

@@ -36,18 +36,31 @@ def read_jobs(path: Path) -> list[Object]:
     Raises:
         ClientError: the file cannot be read, or has no TrainJob with a name.
     """
+    jobs = [each for each in _read_objects(path) if _is_job(each)]
+    if not jobs or not all(text(part(job, "metadata"), "name") for job in jobs):
+        message = f"{path} has no TrainJob of {names.API_VERSION} with metadata.name"
+        raise ClientError(message, ExitCode.USAGE)
+    return jobs
+
+
+def list_other_objects(path: Path) -> list[str]:
+    """Returns kind and name of each object of a YAML file that is no TrainJob. Raises ClientError as `read_jobs`."""
+    others = [each for each in _read_objects(path) if not _is_job(each)]
+    return [f"{text(each, 'kind')} {text(part(each, 'metadata'), 'name')}" for each in others]
+
+
+def _read_objects(path: Path) -> list[Object]:
     try:
         documents = list(yaml.load_all(path.read_text(encoding="utf-8"), JSONLoader))
     except OSError as error:
         raise ClientError(f"{path} cannot be read: {error.strerror}", ExitCode.USAGE) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ClientError(f"{path} is not YAML: {error}", ExitCode.USAGE) from None
-    kind = {"apiVersion": names.API_VERSION, "kind": names.KIND}
-    jobs = [each for each in documents if isinstance(each, dict) and kind.items() <= each.items()]
-    if not jobs or not all(text(part(job, "metadata"), "name") for job in jobs):
-        message = f"{path} has no TrainJob of {names.API_VERSION} with metadata.name"
-        raise ClientError(message, ExitCode.USAGE)
-    return jobs
+    return [each for each in documents if isinstance(each, dict)]
+
+
+def _is_job(document: Object) -> bool:
+    return document.get("apiVersion") == names.API_VERSION and document.get("kind") == names.KIND
 
 
 def read_spec(job: Object) -> TrainJobSpec:

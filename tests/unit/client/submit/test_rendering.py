@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from railhead.client.exit_codes import ClientError, ExitCode
-from railhead.client.submit.rendering import read_jobs, render_job
+from railhead.client.submit.rendering import list_other_objects, read_jobs, render_job
 from railhead.json_object import Object
 
 SPEC = {
@@ -56,6 +56,13 @@ def test_a_file_without_a_job_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ClientError) as error:
         read_jobs(tmp_path / "job.yaml")
     assert error.value.code == ExitCode.USAGE
+
+
+def test_what_else_a_file_contains_is_named(tmp_path: Path) -> None:
+    claim = "kind: PersistentVolumeClaim\nmetadata: {name: runs}\n"
+    job = "apiVersion: railhead.dev/v1alpha1\nkind: TrainJob\nmetadata: {name: digits}\n"
+    (tmp_path / "job.yaml").write_text(f"{claim}---\n{job}---\n---\n[1]\n")
+    assert list_other_objects(tmp_path / "job.yaml") == ["PersistentVolumeClaim runs"]
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
