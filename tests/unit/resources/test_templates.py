@@ -134,7 +134,7 @@ def test_nulls_that_programs_write_are_as_good_as_absent(role: str) -> None:
 @pytest.mark.parametrize("where", ["podTemplate", "role"])
 def test_a_null_for_an_empty_map_or_list_takes_nothing_away(role: str, where: str) -> None:
     """Helm renders `securityContext:` without a value as null. Without the defaults the pod would run as root."""
-    own = {"env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "keys"}}]}
+    own: dict[str, Any] = {"env": [{"name": "A", "value": "b"}], "envFrom": [{"secretRef": {"name": "keys"}}]}
     template: dict[str, Any] = make_template(securityContext=None, envFrom=None, env=None, resources=None)
     template["spec"].update(dict.fromkeys(("securityContext", "affinity", "nodeSelector", "imagePullSecrets")))
     of_role: dict[str, Any] = {role: {"podTemplate": template}}
