@@ -146,7 +146,8 @@ PRIVILEGES = (
         {"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True}}}, By.BASELINE, "hostProcess"
     ),
     *_context({"seccompProfile": {"type": "RuntimeDefault"}, "seLinuxOptions": None}),
-    _pod({"securityContext": None}, By.RESTRICTED, "runAsNonRoot"),
+    _pod({"securityContext": None}),
+    _pod({"securityContext": {"runAsNonRoot": None}}, By.RESTRICTED, "runAsNonRoot"),
     _pod({"securityContext": {"sysctls": [{"name": "net.ipv4.tcp_fin_timeout", "value": "1"}]}}),
     _pod({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, By.BASELINE, "kernel.msgmax"),
     Case(
