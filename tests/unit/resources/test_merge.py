@@ -41,7 +41,11 @@ def test_an_empty_template_changes_nothing(template: dict[str, Any]) -> None:
 def test_plain_values_of_the_upper_template_win(base: dict[str, Any], over: dict[str, Any]) -> None:
     merged = merge(base, over)
     assert merged.keys() == base.keys() | over.keys()
-    assert all(merged[key] == value for key, value in over.items() if not isinstance(value, dict | list))
+    for key, value in over.items():
+        if value is None and isinstance(base.get(key), dict | list):
+            assert merged[key] == base[key]
+        elif not isinstance(value, dict | list):
+            assert merged[key] == value
 
 
 @pytest.mark.parametrize(
