@@ -30,6 +30,8 @@ ORDER = ("operator", "api", "local", "ui", "architecture", "unit", "e2e", "ray",
 # a namespace.
 ONE_CLUSTER = ("api", "e2e", "install", "operator")
 BY_TEST = ("architecture", "fuzz", "model", "unit")
+# Ranks are forked from a process that has imported torch and Ray. In one process of pytest, that happens only once.
+WITH_RANKS = "tests/unit/training/"
 # A run started in the background ignores SIGINT, and so would all processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # `timeout` and CI end a run by SIGTERM: as with Ctrl-C, each test then ends the processes that it has started.
@@ -89,6 +91,8 @@ class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests pytest-xdist keeps in one process."""
 
     def _split_scope(self, nodeid: str) -> str:
+        if nodeid.startswith(WITH_RANKS):
+            return WITH_RANKS
         folder, file = find_folder(nodeid), nodeid.partition("::")[0]
         if folder in ONE_CLUSTER and not (folder == "e2e" and self.config.getoption("--kubeconfig")):
             return f"{folder} {crc32(file.encode()) % 2}" if folder == "operator" else folder
