@@ -244,7 +244,7 @@ def test_failing_storage_in_a_background_upload_is_not_charged_either(tmp_path: 
 def test_each_failure_is_reported_with_its_own_message(failed_run: FailedRun) -> None:
     died = failed_run.find_retried()[-1]
     assert died[0] == "Application" and "rank 1: Fatal Python error: Segmentation fault" in died[1]
-    assert "worker process has died" in died[1], "and Ray's own message"
+    assert "its process died; Ray says: Worker " in died[1], "and Ray's own message"
     outcome = failed_run.outcome
     assert outcome.outcome == "Application"
     for word in ("rank 1", "OnlyHere: the loss is not a number", "user.py, line 34, in train_func"):

@@ -139,7 +139,7 @@ CASES = [
         r"Application: rank [01]: ValueError: \\udcff bad \(user.py, line \d+, in surrogate\)",
     ),
     Case("closed", "park", r"Application: rank 1: ValueError: behind closed streams \(user.py"),
-    Case("exit_process", "", r"Application: rank 1: .*its worker process has died"),
+    Case("exit_process", "", r"Application: rank 1: .*its process died; Ray says: Worker"),
     Case("exit_actor", "park", r"Application: rank 1: .*(User requested to exit the actor|exit_actor\(\) is called)"),
     Case(
         "lost_upload",
