@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import socket
-import time
 from contextlib import ExitStack, closing, suppress
 
 import pytest
 
 from railhead.driver.head import metrics_server
-from railhead.driver.head.metrics_server import MOST_CLIENTS, REQUEST_SECONDS, MetricsServer
+from railhead.driver.head.metrics_server import MOST_CLIENTS, MetricsServer
 from tests.waiting import wait_until
 
 
@@ -77,8 +76,10 @@ def test_an_error_ends_one_answer_only(server: MetricsServer, source: Source) ->
 
 @pytest.mark.parametrize("sent", [b"", b"\x00\xff\n", b"GET /metrics HTTP/1.1\r\n", b"x" * 100_000])
 def test_what_is_no_request_gets_no_metrics_and_holds_up_nothing(
-    server: MetricsServer, source: Source, sent: bytes
+    server: MetricsServer, source: Source, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
+    # A scrape that waits for the end of the others has no answer within the time of `get`.
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 600.0)
     with ExitStack() as stack:
         for _ in range(16):  # they stay open and send no more
             client = stack.enter_context(open_connection(server))
@@ -86,18 +87,16 @@ def test_what_is_no_request_gets_no_metrics_and_holds_up_nothing(
                 client.sendall(sent)
             except OSError:
                 pass  # the server has closed the connection
-        began = time.monotonic()
         assert get(server)[0] == 200
-        assert time.monotonic() - began < REQUEST_SECONDS / 2, "the scrape waited for the time of the others to end"
     assert source.calls == 1
 
 
-def test_the_oldest_of_too_many_connections_makes_way(server: MetricsServer) -> None:
+def test_the_oldest_of_too_many_connections_makes_way(server: MetricsServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    # None ends for its own lateness, however busy the machine is.
+    monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 600.0)
     with ExitStack() as stack:
         clients = [stack.enter_context(open_connection(server)) for _ in range(MOST_CLIENTS + 16)]
-        began = time.monotonic()
         assert get(server)[0] == 200
-        assert time.monotonic() - began < REQUEST_SECONDS / 2
         assert is_closed(clients[0])
         clients[-1].setblocking(False)
         with pytest.raises(BlockingIOError):
