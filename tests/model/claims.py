@@ -364,7 +364,17 @@ CLAIMS: tuple[tuple[str, Callable[[Facts], bool]], ...] = (
     ),
     (
         r"no network or no sandbox",
-        lambda facts: any(event.get("reason") == "FailedCreatePodSandBox" for event in facts.events),
+        lambda facts: any(
+            event.get("reason") in ("FailedCreatePodSandBox", "NetworkNotReady") for event in facts.events
+        ),
+    ),
+    (
+        r"cannot create the cgroup of the pod",
+        lambda facts: any(event.get("reason") == "FailedCreatePodContainer" for event in facts.events),
+    ),
+    (
+        r"cannot prepare the devices of a resource claim",
+        lambda facts: any(event.get("reason") == "FailedPrepareDynamicResources" for event in facts.events),
     ),
     (r"image cannot be pulled", lambda facts: any(map(waits_for_image, facts.current_pods))),
 )
