@@ -44,11 +44,13 @@ NOT_USABLE = "EntrypointNotUsable"
 LOOK_SECONDS = 0.1
 # For processes that the script left running and that keep its output open.
 OUTPUT_SECONDS = 5.0
-KEPT_LINES = 100  # of standard error: the frames of one exception
-QUOTED_LINES = 12  # of them, in a message without an exception
+KEPT_LINES = 100  # of standard error: enough for the frames of an exception
+QUOTED_LINES = 12  # of them, in a message
+UNCAUGHT = 1  # Python's exit code after an exception that nobody has caught
 # The ranks' own lines, and those of Ray's other processes, which pass through the script's standard error.
 _OF_ANOTHER_PROCESS = re.compile(r"\(\S+ pid=\d+")
-_RAISED = re.compile(r'^  File ".+", line \d+, in |^Traceback \(most recent call last\):$', re.MULTILINE)
+# A line of a traceback, also of one whose beginning is not among the lines that were kept.
+_OF_TRACEBACK = re.compile(r'  File ".+", line \d+, in |Traceback \(most recent call last\):$')
 LINE_LIMIT = 65536
 SHOWN_ENTRYPOINT_CHARS = 500
 # A script that cannot be imported fails the same way each time.
@@ -197,20 +199,23 @@ def _classify(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last
         return Success()
     if failure is not None:
         return failure
-    message = f"trainer.entrypoint: the script {describe_exit(code)}{_describe_place(fit)}{_quote(last_lines)}"
+    message = f"trainer.entrypoint: the script {describe_exit(code)}{_describe_place(fit)}{_quote(code, last_lines)}"
     if fit is None and last_lines and _PERMANENT.match(last_lines[-1]):
         return Failure(FailureClass.CONFIGURATION, NOT_USABLE, message)
     return Failure(FailureClass.APPLICATION, "ScriptFailed", message)
 
 
-def _quote(last_lines: list[str]) -> str:
-    """Returns the exception that the script has printed at its end, else its last lines."""
-    text = "\n".join(last_lines)
-    if _RAISED.search(text):
-        return f": {describe_printed_error(text)}"
+def _quote(code: int, last_lines: list[str]) -> str:
+    """Returns the exception that ended the script, if it has printed one at its end; else its last lines."""
+    if code == UNCAUGHT and any(_OF_TRACEBACK.match(line) for line in last_lines[-QUOTED_LINES:]):
+        return f": {describe_printed_error(_join(last_lines))}"
     if not last_lines:
         return ""
-    return ":\n" + "\n".join(last_lines[-QUOTED_LINES:])
+    return f":\n{_join(last_lines[-QUOTED_LINES:])}"
+
+
+def _join(lines: list[str]) -> str:
+    return "\n".join(lines)
 
 
 def _describe_place(fit: Optional[Fit]) -> str:

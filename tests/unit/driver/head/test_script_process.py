@@ -204,6 +204,30 @@ def test_a_script_has_its_arguments_folder_and_environment(folder: Path, capfd: 
         ),
         (
             """
+            import logging, sys
+            try:
+                {}["handled"]
+            except KeyError:
+                logging.exception("carrying on")
+            for number in range(20):
+                print("line", number, file=sys.stderr)
+            sys.exit("no data")
+            """,
+            "line 18\nline 19\nno data",
+        ),
+        (
+            """
+            import logging, sys
+            try:
+                {}["handled"]
+            except KeyError:
+                logging.exception("carrying on")
+            sys.exit(2)
+            """,
+            "    {}[\"handled\"]\n    ~~^^^^^^^^^^^\nKeyError: 'handled'",
+        ),
+        (
+            """
             import no_such_module
             """,
             "No module named 'no_such_module' (train.py, line 2, in <module>)",
