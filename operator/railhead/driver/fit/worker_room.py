@@ -17,8 +17,8 @@ def explain_missing_room(config: ScalingConfig, *, pods: int, pod: RayNode) -> s
 
     `pods`: as many as the job can have; `pod`: what each of them has as a node of Ray.
     """
-    needs = list_needs(config)
-    room = count_room(needs, pods=pods, pod=pod)
+    needs = _list_needs(config)
+    room = _count_room(needs, pods=pods, pod=pod)
     wanted = config.num_workers
     if not isinstance(wanted, int):
         # An elastic group begins with its minimum.
@@ -32,7 +32,7 @@ def explain_missing_room(config: ScalingConfig, *, pods: int, pod: RayNode) -> s
     )
 
 
-def list_needs(config: ScalingConfig) -> Dict[str, float]:
+def _list_needs(config: ScalingConfig) -> Dict[str, float]:
     """Returns what one worker needs, by Ray's names; without resources_per_worker Ray's default."""
     unit = "GPU" if config.use_gpu else "CPU"
     needs = {unit: 1.0}
@@ -43,10 +43,11 @@ def list_needs(config: ScalingConfig) -> Dict[str, float]:
     return {name: amount for name, amount in needs.items() if amount > 0}
 
 
-def count_room(needs: Mapping[str, float], *, pods: int, pod: RayNode) -> Optional[int]:
+def _count_room(needs: Mapping[str, float], *, pods: int, pod: RayNode) -> Optional[int]:
     """Returns for how many workers the pods have room together; None if nothing that we know of bounds them."""
     # Ray finds out memory, types of accelerators and the like by itself, so only these are known here.
     has = {"CPU": float(pod.cpus), "GPU": float(pod.gpus), **pod.resources}
+    # A little more, since a quotient of fractions may be just below a whole number.
     bounds = [int(has[name] / amount + 1e-6) for name, amount in needs.items() if name in has]
     if not bounds:
         return None

@@ -56,9 +56,9 @@ def _describe(error: BaseException) -> str:
     if is_task_error(error):
         return describe_printed_error(str(error))
     text = _describe_itself(error)
-    reasons = [_name_root(each) for each in _list_parts(error)]
+    reasons = [_write_briefly(each) for each in _list_parts(error)]
     if error.__cause__ is not None:
-        reasons.append(f"caused by {_name_root(error.__cause__)}")
+        reasons.append(f"caused by {_write_briefly(_find_root(error.__cause__))}")
     # Some libraries, and some of our own parts, quote the cause in the message.
     return "; ".join([text, *(reason for reason in reasons if not _is_quoted(reason, text))])
 
@@ -70,19 +70,24 @@ def _is_quoted(reason: str, text: str) -> bool:
 
 def _list_parts(error: BaseException) -> list[BaseException]:
     """Returns the first exceptions of an ExceptionGroup, whose own message says only how many there are."""
-    # Python 3.10 has no such class, but a package of that name that brings one.
+    # By its name: under Python 3.10 a package brings the class.
     if "BaseExceptionGroup" not in {kind.__name__ for kind in type(error).__mro__}:
         return []
     return list(getattr(error, "exceptions", ()))[:PARTS]
 
 
-def _name_root(error: BaseException) -> str:
-    """Returns `Type: message` of the first in a chain of `raise ... from ...`: the one that the others explain."""
-    # A chain may be a circle, which nobody has forbidden.
+def _find_root(error: BaseException) -> BaseException:
+    """Returns the first error of a chain of `raise ... from ...`: what the others were raised from."""
+    # Python accepts a chain that is a circle, so this must not run until an error without a cause.
     for _ in range(LONGEST_CHAIN):
         if error.__cause__ is None:
             break
         error = error.__cause__
+    return error
+
+
+def _write_briefly(error: BaseException) -> str:
+    """Returns `Type: message`, without a place."""
     if is_task_error(error):
         text = describe_printed_error(str(error))
     else:

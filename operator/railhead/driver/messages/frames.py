@@ -25,6 +25,11 @@ def find_package(file: str) -> Optional[str]:
     return None
 
 
+def read_printed_frame(file: str, line: str, name: str) -> traceback.FrameSummary:
+    """Returns a frame of a printed stack, without its source: looking it up here would find other files of the name."""
+    return traceback.FrameSummary(file, int(line), name, lookup_line=False)
+
+
 def describe_frame(frame: traceback.FrameSummary) -> str:
     """Returns the place as messages name it: `file, line n, in function`."""
     return f"{PurePath(frame.filename).name}, line {frame.lineno}, in {frame.name}"

@@ -6,9 +6,8 @@ Such are the error of a task of Ray, which is sent as its traceback, and that of
 from __future__ import annotations
 
 import re
-from traceback import FrameSummary
 
-from railhead.driver.messages.frames import choose_frame, describe_frame
+from railhead.driver.messages.frames import choose_frame, describe_frame, read_printed_frame
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LINKS = re.compile(
@@ -28,7 +27,10 @@ def is_task_error(error: BaseException) -> bool:
 
 
 def describe_printed_error(text: str) -> str:
-    """`Type: message (file, line n, in function; task NAME)` of the first error."""
+    """Returns `Type: message (file, line n, in function; task NAME)` of the last error.
+
+    If that is Ray Data's wrapper, it is of the error before, which is the user's.
+    """
     parts = _LINKS.split(_COLOUR.sub("", text))
     index = len(parts) - 1
     if index and _WRAPPER in "\n".join(_read_message(parts[index])).partition(":")[0]:
@@ -59,6 +61,5 @@ def _read_place(lines: list[str]) -> list[str]:
     matches = [found for line in lines for found in [_FRAME.match(line)] if found]
     if not matches:
         return []
-    # The text has the source lines already; looking them up here would find other files of these names.
-    frames = [FrameSummary(found[1], int(found[2]), found[3], lookup_line=False) for found in matches]
+    frames = [read_printed_frame(*found.groups()) for found in matches]
     return [describe_frame(choose_frame(frames))]

@@ -8,12 +8,11 @@ instructions, unspecified launch failures. tests/unit/driver/evidence has record
 from __future__ import annotations
 
 import re
-from traceback import FrameSummary
 from typing import Optional
 
 from railhead.contract.outcome import shorten_middle
 from railhead.driver.messages.attempt_errors import RankErrorKind
-from railhead.driver.messages.frames import choose_frame, describe_frame, find_package
+from railhead.driver.messages.frames import choose_frame, describe_frame, find_package, read_printed_frame
 
 # The first phrase that a text contains decides. Source of the CUDA texts: cudaGetErrorString of libcudart 12, with the
 # number in cudaError; NCCL has the same ones after "Cuda failure".
@@ -101,9 +100,8 @@ def _find_crash(text: str) -> str:
     stack = _CRASHED.search(text)
     if stack is None:
         return ""
-    innermost_first = _CRASHED_FRAME.findall(stack[1])
-    frames = [FrameSummary(file, int(line), name, lookup_line=False) for file, line, name in innermost_first]
-    place = choose_frame(frames[::-1])
+    innermost_first = [read_printed_frame(*found) for found in _CRASHED_FRAME.findall(stack[1])]
+    place = choose_frame(innermost_first[::-1])
     if find_package(place.filename) is not None:
         return ""
     return f" ({describe_frame(place)})"

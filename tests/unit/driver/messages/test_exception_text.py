@@ -251,6 +251,12 @@ def test_the_exceptions_of_a_group_are_named() -> None:
     )
 
 
+def test_an_exception_of_a_group_is_named_itself_and_not_by_its_cause() -> None:
+    failed = RuntimeError("shard 3")
+    failed.__cause__ = KeyError("label")
+    assert describe_exception(ExceptionGroup("tasks", [failed])).endswith("; RuntimeError: shard 3")
+
+
 def test_a_printed_message_of_several_lines_stays_whole() -> None:
     text = """Traceback (most recent call last):
   File "/src/train.py", line 8, in main

@@ -165,7 +165,11 @@ def list_class_names(error: BaseException) -> set[str]:
 
 
 def _cut(error: BaseException) -> str:
-    return shorten_middle(" ".join(read_text(error).split()), 600)
+    return _shorten(read_text(error))
+
+
+def _shorten(text: str) -> str:
+    return shorten_middle(" ".join(text.split()), 600)
 
 
 def _describe_death(error: BaseException) -> str:
@@ -173,9 +177,9 @@ def _describe_death(error: BaseException) -> str:
     text = _PROCESS.sub("", read_text(error))
     detail = _END_OF_PROCESS.search(text)
     if detail is None:
-        return shorten_middle(" ".join(text.split()), 600)
-    known = " ".join(_GUESSES.sub("", detail[1]).split())
-    return f"its process died; Ray says: {shorten_middle(known, 600)}"
+        return _shorten(text)
+    known = _GUESSES.sub("", detail[1])
+    return f"its process died; Ray says: {_shorten(known)}"
 
 
 def _without_traceback(error: BaseException) -> str:
