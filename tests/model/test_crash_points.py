@@ -1,8 +1,8 @@
 """The writes of every scenario fail in every way: same end, creates and deletes as without the fault.
 
-At the first write of each kind the operator dies before or after it, and then the request fails in one of three ways,
-each in turn. A scenario may repeat a write dozens of times, such as a create that a quota rejects: at some of the
-others one fault is tried in turn. `RAILHEAD_FAULTS=all`, as in `make test-all`, tries all of them.
+Two faults are tried at the first write of each kind: the operator dies, before or after it in turn, and the request
+fails, in one of three ways in turn. A scenario may repeat a write dozens of times, such as a create that a quota
+rejects: at some of the others one fault is tried in turn. `RAILHEAD_FAULTS=all`, as in `make test-all`, tries all.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def plan_drain(seconds: int) -> dict[str, str]:
 
 
 def plan_hang_detector(job: JobInput, *, client: Optional[str]) -> dict[str, str]:
-    """Switches on Ray's own, which asks NCCL on the workers by its program `client`, and only logs what it finds."""
+    """Switches on Ray's own detector, which asks NCCL on the workers by its program `client`, and only logs."""
     if not (client and job.scaling.use_gpu):
         return {}
     return {"RAY_TRAIN_ENABLE_NCCL_HANG_DETECTOR": "1", "RAY_TRAIN_NCCL_RAS_ACTION": "observe"}

@@ -104,7 +104,11 @@ def read_times() -> Tuple[float, float]:
 
 
 def _count_blocked(now: float) -> float:
-    """Counts the seconds in reports, and never too many: another thread may end one, so those over are read first."""
+    """Counts the seconds in reports.
+
+    Another thread may end one meanwhile. So the reports that have ended are read first: in the other order such a
+    report would count twice.
+    """
     blocked = STEPS.blocked
     return blocked + (max(now - STEPS.report_began, 0.0) if STEPS.open_reports else 0.0)
 

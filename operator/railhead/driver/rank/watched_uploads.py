@@ -40,7 +40,10 @@ def watch_uploads() -> None:
 
 
 def _list_files(checkpoint: RayCheckpoint, is_async: bool) -> CheckpointFiles:
-    """Returns a local folder's files; none of another storage, which takes requests, and has no temporary folder."""
+    """Returns the files of a local folder.
+
+    Those of another storage are not listed: that takes requests, and no temporary folder is there.
+    """
     folder = ""
     if getattr(checkpoint.filesystem, "type_name", "") == "local":
         folder = checkpoint.path

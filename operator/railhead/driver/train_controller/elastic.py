@@ -70,7 +70,10 @@ def decide_start(bounds: Bounds, *, nodes: int, waited: float, has_run: bool) ->
 
 
 def decide_resize(bounds: Bounds, *, nodes: int, workers: int, ran: float) -> Optional[int]:
-    """Returns the new size of a group that has just committed, or None; `workers`: its size; `ran`: for how long."""
+    """Returns the new size of a group that has just committed, or None.
+
+    `workers`: its size; `ran`: seconds since its start.
+    """
     possible = min(nodes * bounds.per_pod, bounds.most)
     if possible <= workers or ran < bounds.resize_interval:
         return None

@@ -144,7 +144,10 @@ class EmptyCommits:
         self._seen: object = manager.latest_checkpoint_result  # of an earlier group, which noted it
 
     def note_newest(self) -> None:
-        """Notes it, before the commit. Only a checkpoint of which no rank says that it has files costs a request."""
+        """Notes the newest checkpoint if it is empty; call it before the commit.
+
+        Only a checkpoint of which no rank says that it has files costs a request.
+        """
         newest = self._manager.latest_checkpoint_result
         if newest is None or newest is self._seen:
             return

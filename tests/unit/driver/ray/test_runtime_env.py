@@ -39,7 +39,7 @@ def test_the_source_itself_can_be_the_working_dir(tmp_path: Path) -> None:
     assert prepare({"working_dir": "."}, tmp_path) == {"working_dir": str(tmp_path)}
 
 
-def test_a_users_python_path_is_prepended_to_the_pods_own() -> None:
+def test_a_users_python_path_follows_the_bundle() -> None:
     values = {"env_vars": {"A": "1", "PYTHONPATH": "/mine:/other"}}
     assert prepare(values)["env_vars"] == {"A": "1", "PYTHONPATH": "/opt/railhead.pyz:/mine:/other"}
     assert values["env_vars"]["PYTHONPATH"] == "/mine:/other"

@@ -102,7 +102,7 @@ class RestartHistory:
 
     @property
     def may_restart(self) -> bool:
-        """Whether one is left. The user's number applies to any failures; else the same failure twice gets new pods."""
+        """Whether a restart is left: of the user's number for any failures, else until the same failure came twice."""
         return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
 
     @property
@@ -202,7 +202,7 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory)
 
 
 def is_of_broken_gpu(failure: Failure) -> bool:
-    """Whether it is so beyond doubt: then the operator replaces the pod, and the job avoids its node."""
+    """Whether a GPU is broken beyond doubt: then the operator replaces the pod, and the job avoids its node."""
     return failure.reason in BROKEN_NODE and bool(failure.suspect_pod)
 
 
