@@ -130,8 +130,11 @@ class Kueue(ABC):
         answer = self.server.request("PATCH", path, body, content_type=MERGE_PATCH)
         assert answer.status == 200, answer.message
 
-    def delete(self, name: str) -> None:
-        assert self.server.request("DELETE", f"{self._folder}/workloads/{name}").status == 200
+    def delete(self, name: str) -> Object:
+        """Deletes a Workload; returns it if a finalizer holds it, else the API server's Status."""
+        answer = self.server.request("DELETE", f"{self._folder}/workloads/{name}")
+        assert answer.status == 200, answer.message
+        return answer.body
 
     def list(self) -> dict[str, Object]:
         """The namespace's Workloads, by name."""

@@ -52,8 +52,8 @@ def test_a_finalizer_holds_a_deleted_workload_without_owner_no_longer_than_a_rou
     body = build("held")
     body["metadata"]["finalizers"] = ["kueue.x-k8s.io/resource-in-use"]
     kueue.submit(body)
-    kueue.delete("held")
-    assert "held" in kueue.list()
+    # By the answer: Kueue's own program may have removed the finalizer before the next request.
+    assert "deletionTimestamp" in kueue.delete("held")["metadata"]
     kueue.until("it is gone", lambda: "held" not in kueue.list())
 
 
