@@ -95,6 +95,20 @@ def test_a_local_queue_named_default_takes_the_pods_of_an_admitted_job(stage: St
 
 
 @pytest.mark.usefixtures("default_queue")
+def test_a_job_without_a_queue_is_told_what_exempts_its_pods(stage: Stage) -> None:
+    """Kueue admits as many of them as the quota of `default` has room for; the others keep their gate."""
+    stage.submit("plain", gpus=QUOTA + 1, queue="")
+    stage.wait_pods("plain", QUOTA + 2)
+    stage.until("one gate is left", lambda: sum(find_gates(stage, "plain")) == 1)
+    message = stage.until("plain HeldByKueue", lambda: find_reason(stage, "plain", "HeldByKueue"))
+    assert "in LocalQueue default" in message and "each pod of the job waits for quota by itself" in message
+    assert "externalFrameworks" in message and "suspend and resume" in message
+    stage.cluster.change("plain", suspend=True)
+    stage.wait_phase("plain", "Suspended")
+    assert not stage.cluster.pods("plain")
+
+
+@pytest.mark.usefixtures("default_queue")
 def test_it_takes_none_of_a_job_that_names_its_queue_by_the_label(stage: Stage, kueue: RealInstallation) -> None:
     """Once Kueue knows TrainJobs. The field does not suffice."""
     with kueue.configured(integrations=EXTERNAL), may_read_jobs(stage.cluster.server):

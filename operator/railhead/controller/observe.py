@@ -325,8 +325,10 @@ def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) 
     reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
     if reason == UNSCHEDULABLE:
         return Problem(UNSCHEDULABLE, _words(scheduled.get("message")) or "no node fits")
-    if reason == SCHEDULING_GATED:
-        return _explain_gates(metadata, [_word(each.get("name")) for each in parts(spec, "schedulingGates")])
+    gates = [_word(each.get("name")) for each in parts(spec, "schedulingGates")]
+    # The condition outlives the last gate until the scheduler looks at the pod.
+    if reason == SCHEDULING_GATED and gates:
+        return _explain_gates(metadata, gates)
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         waiting = part(part(container, "state"), "waiting")
         if (stuck := str(waiting.get("reason") or "")) in STUCK:
