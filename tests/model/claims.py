@@ -124,15 +124,27 @@ class Facts:
         is Young's optimum. Fewer than three losses are no rate: then it is the published one of a GPU per worker."""
         spent = part(self.status, "goodput")
         commits = int(part(self.status, "checkpoint")["index"]) + 1
-        lost = part(spent, "lostSeconds")
         of_code = ("Application", "OutOfMemory", "Startup", "Configuration", "Fenced", "MetricRule", "DeadlineExceeded")
         losses = sum(count for kind, count in spent["interruptions"].items() if kind not in of_code)
-        trained = spent["productiveSeconds"] + self.lost_seconds("retrained", "checkpointing", "hanging")
+        productive = spent["productiveSeconds"] + self.count_unsettled("productive")
+        stalled = self.lost_seconds("checkpointing") + self.count_unsettled("checkpointing")
+        other = self.lost_seconds("retrained", "hanging") + self.count_unsettled("retrained", "hanging")
         mtbf = 1024 * 7.9 * 3600 / self.spec["scaling"].get("numWorkers", 1)
         if losses >= 3:
-            mtbf = trained / losses
-        optimum = 2 * lost["checkpointing"] / commits * mtbf
-        return float((spent["productiveSeconds"] / commits) ** 2 / max(optimum, 30.0**2))
+            mtbf = (productive + stalled + other) / losses
+        optimum = 2 * stalled / commits * mtbf
+        return float((productive / commits) ** 2 / max(optimum, 30.0**2))
+
+    def count_unsettled(self, *causes: str) -> float:
+        """Returns the seconds that the driver of a living attempt has reported and status.goodput does not have yet."""
+        progress = part(self.status, "progress")
+        if self.is_finished or self.is_attempt_lost or progress.get("attempt") != self.status["attempt"]:
+            return 0.0
+        settled = part(part(self.status, "goodput"), "settled")
+        if settled.get("attempt") != self.status["attempt"]:
+            settled = {}
+        spent = part(progress, "spent")
+        return sum(max(spent.get(cause, 0) - settled.get(cause, 0), 0) for cause in causes) / 1000
 
     @property
     def wanted_workers(self) -> int:
