@@ -157,6 +157,11 @@ def is_estimate_valid(status: JobStatus) -> bool:
     return not status.is_finished and not status.has_condition(types.HANG_SUSPECTED)
 
 
+def needs_pods(status: JobStatus) -> bool:
+    """Whether the job is to have worker pods now: one that has ended, or rests, lacks none."""
+    return bool(status.workers.desired) and not status.is_finished and not status.is_resting
+
+
 def describe_goodput(status: JobStatus) -> str:
     """Returns the percentage of the job's time that was productive; "" if it is not known."""
     if status.goodput and status.goodput.percent:

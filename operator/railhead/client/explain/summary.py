@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pydantic.alias_generators import to_camel
 
 from railhead.api.status import JobStatus
-from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining, needs_pods
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.explain.timeline import describe_end
 from railhead.client.explain.why import Finding, explain_job
@@ -67,8 +67,6 @@ def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
         rates = []
     rates += [f"{progress.tokens_per_second} tokens/s"] if progress.tokens_per_second else []
     age = describe_age(str(snapshot.job["metadata"].get("creationTimestamp") or ""), snapshot.now)
-    workers = status.workers
-    joined = status.workers.joined
     return [
         ("Job", f"{snapshot.namespace}/{snapshot.name}, created {age} ago"),
         ("Phase", (status.phase or "(not seen by an operator)") + (", being deleted" if snapshot.is_deleting else "")),
@@ -78,7 +76,7 @@ def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
         ("Goodput", _describe_goodput(status)),
         ("GPU hours", _describe_gpu_hours(status)),
         ("Metrics", ", ".join(f"{key} {value}" for key, value in sorted(progress.metrics.items())[:8])),
-        ("Workers", f"{workers.ready} of {workers.desired} pods up, {joined} joined" if workers.desired else ""),
+        ("Workers", _describe_workers(status)),
         ("Head", f"{status.head.pod} on {status.head.node or '(no node)'}" if status.head.pod else ""),
         ("Checkpoint", _describe_checkpoint(snapshot)),
         ("Best", status.best_checkpoint.uri if status.best_checkpoint else ""),
@@ -86,6 +84,13 @@ def _facts(snapshot: JobSnapshot) -> list[tuple[str, str]]:
         ("Run", status.run_uri),
         ("Tracker", status.tracker_url),
     ]
+
+
+def _describe_workers(status: JobStatus) -> str:
+    if not needs_pods(status):
+        return ""
+    workers = status.workers
+    return f"{workers.ready} of {workers.desired} pods up, {workers.joined} joined"
 
 
 def _describe_goodput(status: JobStatus) -> str:

@@ -10,7 +10,7 @@ from fastapi import Request
 from nicegui import Client, ui
 from nicegui.events import ValueChangeEventArguments
 
-from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining, needs_pods
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.ui.checkpoints_tab import CheckpointsTab
 from railhead.client.ui.curves_tab import CurvesTab
@@ -147,16 +147,18 @@ class JobView:
         if snapshot is None:
             return JobState("", (), job.problem, job.is_gone, is_read=job.is_gone or bool(job.problem))
         status = snapshot.status
-        workers = status.workers
         remaining = ""
         if describe_remaining(status):
             remaining = f"{describe_remaining(status)} left"
+        count_up = ""
+        if needs_pods(status):
+            count_up = f"{status.workers.ready}/{status.workers.desired}"
         facts = (
             ("", describe_progress(status)),
             ("", remaining),
             ("Goodput", describe_goodput(status)),
             ("Attempt", str(status.attempt or "")),
-            ("Workers", f"{workers.ready}/{workers.desired}" if workers.desired else ""),
+            ("Workers", count_up),
         )
         shown = tuple((name, value) for name, value in facts if value)
         phase = self._read_phase(snapshot)

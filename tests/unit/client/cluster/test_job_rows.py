@@ -6,10 +6,19 @@ from datetime import timedelta
 
 import pytest
 
-from railhead.client.cluster.job_rows import read_number, read_record, read_row
+from railhead.client.cluster.job_rows import needs_pods, read_number, read_record, read_row
+from railhead.client.explain.summary import summarize
 from railhead.contract.times import describe_age, format_time
 from railhead.json_object import Object
-from tests.unit.client.jobs import NOW, make_condition, make_failed, make_job, make_running, make_waiting
+from tests.unit.client.jobs import (
+    NOW,
+    make_condition,
+    make_failed,
+    make_job,
+    make_running,
+    make_snapshot,
+    make_waiting,
+)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +106,24 @@ def test_a_job_that_no_operator_has_seen_says_so(status: Object | None) -> None:
 def test_a_job_holds_the_gpus_of_its_running_pods(scaling: Object, gpus: int) -> None:
     job = make_running(spec={"scaling": scaling}, workers={"desired": 5, "ready": 3})
     assert read_row(job).gpus == gpus
+
+
+@pytest.mark.parametrize(
+    ("phase", "conditions", "needs"),
+    [
+        ("Running", [], True),
+        ("Restarting", [], True),
+        ("Succeeded", [make_condition("Complete", "Succeeded")], False),
+        ("Failed", [make_condition("Failed", "TrainFunctionRaised")], False),
+        ("Suspended", [], False),
+        ("Queued", [], False),
+    ],
+)
+def test_a_job_that_has_ended_or_rests_lacks_no_worker_pods(phase: str, conditions: list[Object], needs: bool) -> None:
+    workers = {"desired": 2, "ready": 0}
+    snapshot = make_snapshot(make_job(phase=phase, attempt=1, conditions=conditions, workers=workers))
+    assert needs_pods(snapshot.status) is needs
+    assert ("Workers" in [fact.name for fact in summarize(snapshot).facts]) is needs
 
 
 def test_a_record_has_the_numbers_behind_the_texts() -> None:
