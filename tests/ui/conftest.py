@@ -103,18 +103,32 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
+Contexts = dict[tuple[bool, bool], BrowserContext]
+
+
+@pytest.fixture(scope="module")
+def contexts(browser: Browser) -> Iterator[Contexts]:
+    """The browser's profiles, by narrow and dark: their cache has the page's megabytes of scripts for later tests."""
+    opened: Contexts = {}
+    yield opened
+    for context in opened.values():
+        context.close()
+
+
 @pytest.fixture
-def visit(browser: Browser) -> Iterator[Visiting]:
-    """Opens a page in a new window, logged in; afterwards its console must be empty."""
-    opened: list[BrowserContext] = []
+def visit(browser: Browser, contexts: Contexts) -> Iterator[Visiting]:
+    """Opens a new window, logged in and still without a page; afterwards its console must be empty."""
     visits: list[Visit] = []
 
     def open_window(server: Server, *, is_narrow: bool = False, is_dark: bool = False) -> Visit:
         scheme: Literal["dark", "light"] = "light"
         if is_dark:
             scheme = "dark"
-        context = browser.new_context(viewport=NARROW if is_narrow else WIDE, color_scheme=scheme)
-        opened.append(context)
+        if (is_narrow, is_dark) not in contexts:
+            contexts[is_narrow, is_dark] = browser.new_context(
+                viewport=NARROW if is_narrow else WIDE, color_scheme=scheme
+            )
+        context = contexts[is_narrow, is_dark]
         page = context.new_page()
         page.set_default_timeout(60_000)
         made = Visit(page, server.base)
@@ -122,10 +136,14 @@ def visit(browser: Browser) -> Iterator[Visiting]:
         page.on("console", made.note_console)
         page.on("request", made.note_request)
         page.on("pageerror", lambda error: made.problems.append(str(error)))
-        page.goto(server.address)
+        # It answers with the cookie of the session; the browser need not draw the page of all jobs in each test.
+        logged_in = context.request.get(server.address, max_redirects=0)
+        assert logged_in.status == 303, logged_in.text()
         return made
 
     yield open_window
-    for context in opened:
-        context.close()
+    for each in visits:
+        each.page.close()
+    for context in contexts.values():
+        context.clear_cookies()
     assert [problem for each in visits for problem in each.problems] == []

@@ -153,7 +153,7 @@ ONLY_HERE = (read_what_rank_3_printed, see_what_it_waits_for, see_what_it_cost)
 )
 def test_a_question_has_its_answer_within_so_many_clicks(five: Server, visit: Visiting, task: Task) -> None:
     expect.set_options(timeout=60_000)
-    person = Person(visit(five).page)
+    person = Person(visit(five).open("/"))
     task.do(person)
     assert person.clicks == task.clicks
 
