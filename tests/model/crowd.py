@@ -139,11 +139,18 @@ class Crowd:
         self._main = self.loop.create_task(operator.loop.run(8))
 
     def pods_of(self, job: str) -> list[Object]:
-        found = [obj for (plural, _, _), obj in self.api.objects.items() if plural == PODS]
-        return [pod for pod in found if pod["metadata"]["labels"][names.LABEL_JOB_NAME] == job]
+        return self._group_pods().get(job, [])
+
+    def _group_pods(self) -> dict[str, list[Object]]:
+        """Returns the pods of each job."""
+        found: defaultdict[str, list[Object]] = defaultdict(list)
+        for (plural, _, _), obj in self.api.objects.items():
+            if plural == PODS:
+                found[obj["metadata"]["labels"][names.LABEL_JOB_NAME]].append(obj)
+        return found
 
     def count_placed(self, job: str) -> int:
-        return sum(bool(pod["spec"].get("nodeName")) for pod in self.pods_of(job))
+        return count_placed(self.pods_of(job))
 
     def status(self, job: str) -> Object:
         found: Object = self.api.objects[JOBS, NAMESPACE, job]["status"]
@@ -224,13 +231,13 @@ class Crowd:
         if self._find(name, uid) is not None:
             self.api.remove((PODS, NAMESPACE, name))
 
-    def _is_complete(self, job: str) -> bool:
-        live = [pod for pod in self.pods_of(job) if not pod["metadata"].get("deletionTimestamp")]
+    def _is_complete(self, job: str, pods: list[Object]) -> bool:
+        live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         return len([pod for pod in live if pod["status"]["phase"] == "Running"]) == self.sizes[job]
 
     def _train(self, job: str) -> None:
         """The driver reports once its gang is complete, and its job succeeds after a while."""
-        if not self._is_complete(job) or not self._operators:
+        if not self._is_complete(job, self.pods_of(job)) or not self._operators:
             return
         self.complete_at.setdefault(job, self.loop.time())
         raw = self.api.objects[JOBS, NAMESPACE, job]
@@ -256,13 +263,15 @@ class Crowd:
                 self._set(pod["metadata"]["name"], {"phase": "Succeeded", "containerStatuses": containers})
 
     def _measure(self, seconds: float) -> None:
+        pods_by_job = self._group_pods()  # once for all: a crowd is measured each second, for hours
         for job in self.sizes:
-            if self._is_complete(job) or self.status(job).get("phase") in ("Succeeded", "Failed"):
+            pods = pods_by_job.get(job, [])
+            if self._is_complete(job, pods) or self.status(job).get("phase") in ("Succeeded", "Failed"):
                 self._held_since.pop(job, None)
                 continue
-            self.held[job] += seconds * len(self.pods_of(job))
-            self.idle[job] += seconds * self.count_placed(job)
-            if all("deletionTimestamp" in pod["metadata"] for pod in self.pods_of(job)):
+            self.held[job] += seconds * len(pods)
+            self.idle[job] += seconds * count_placed(pods)
+            if all("deletionTimestamp" in pod["metadata"] for pod in pods):
                 self._held_since.pop(job, None)
                 continue
             since = self._held_since.setdefault(job, self.loop.time())
@@ -271,3 +280,8 @@ class Crowd:
     def count_requests(self) -> int:
         """Returns how many requests the operator has sent for all jobs."""
         return sum(len(operator.client.asked) for operator in self._operators)
+
+
+def count_placed(pods: list[Object]) -> int:
+    """Returns how many of them have a node."""
+    return sum(bool(pod["spec"].get("nodeName")) for pod in pods)
