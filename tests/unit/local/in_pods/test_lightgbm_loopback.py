@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from ray.train.lightgbm import config
 
 from railhead.local.in_pods.lightgbm_loopback import LoopbackCallback
 
@@ -27,6 +26,9 @@ class Group:
 
 
 def test_lightgbm_finds_itself_among_loopback_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    # It imports lightgbm and scikit-learn. At the top, each process that collects the tests would import them.
+    from ray.train.lightgbm import config
+
     monkeypatch.setattr(config, "ray", SimpleNamespace(get=lambda _: None))
     monkeypatch.setattr(config, "build_address", config.build_address)
     LoopbackCallback().before_worker_group_start(None)
