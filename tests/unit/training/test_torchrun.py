@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import railhead
+from tests.unit.training.ranks import run_ranks
 
 SECONDS = 300
-# Nothing takes a report here, so nothing is saved.
-BY_TORCHRUN = """
-import os
-import torch, torch.distributed as dist
-from railhead import training
-from railhead.training import dcp
-from railhead.training._checkpoints import Agreement
+
+
+def save_with_each_interval(rank: int) -> str:
+    """Nothing takes a report here, so nothing is saved. Its source is also the program that torchrun runs."""
+    import torch
+    import torch.distributed as dist
+
+    from railhead import training
+    from railhead.training import dcp
+    from railhead.training._checkpoints import Agreement
+
+    state = {"weight": torch.ones(10)}
+    assert dcp.load(state) is False
+    for every in (None, "auto", "continuous", 0.001):
+        for step in range(3):
+            training.progress(step)
+            assert dcp.save(state, metrics={"step": step}, every=every) is False
+    for every in (None, "auto", 0.001):
+        of_a_callback = Agreement(every)
+        assert not any(of_a_callback.is_time_to_save() for _ in range(3))
+    dist.barrier()
+    return f"rank {rank} is done"
+
+
+BY_TORCHRUN = f"""
+import torch.distributed as dist
+
+{inspect.getsource(save_with_each_interval)}
 
 dist.init_process_group("gloo")
-state = {"weight": torch.ones(10)}
-assert dcp.load(state) is False
-for every in (None, "auto", "continuous", 0.001):
-    for step in range(3):
-        training.progress(step)
-        assert dcp.save(state, metrics={"step": step}, every=every) is False
-for every in (None, "auto", 0.001):
-    of_a_callback = Agreement(every)
-    assert not any(of_a_callback.is_time_to_save() for _ in range(3))
-dist.barrier()
-print(f"rank {dist.get_rank()} is done", flush=True)
+print(save_with_each_interval(dist.get_rank()), flush=True)
 dist.destroy_process_group()
 """
 
@@ -45,6 +60,11 @@ def run_python(*arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+def test_without_railhead_no_value_of_every_saves_or_fails(tmp_path: Path) -> None:
+    assert run_ranks(2, save_with_each_interval, tmp_path) == ["rank 0 is done", "rank 1 is done"]
+
+
+@pytest.mark.slow  # the same with torchrun's own processes, each of which imports torch
 def test_by_plain_torchrun_no_value_of_every_saves_or_fails(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(BY_TORCHRUN)
     printed = run_python(
