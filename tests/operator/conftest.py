@@ -50,12 +50,11 @@ def audit(audited_plane: tuple[ControlPlane, AuditLog]) -> AuditLog:
 
 
 def run_operator(plane: ControlPlane, folder: Path) -> Iterator[RunningOperator]:
-    """Installs what an operator needs, and runs one until the next step."""
+    """Installs what an operator needs, and yields one that rests until a test wakes it."""
     kubectl = Kubectl(plane.binaries / "kubectl", plane.kubeconfig)
     install(kubectl)
     make_operator_kubeconfig(kubectl, plane, folder / "operator.kubeconfig")
     operator = RunningOperator(folder / "operator.kubeconfig", folder)
-    operator.start()
     yield operator
     operator.stop()
 
@@ -64,6 +63,8 @@ def run_operator(plane: ControlPlane, folder: Path) -> Iterator[RunningOperator]
 def operator(
     audited_plane: tuple[ControlPlane, AuditLog], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningOperator]:
+    """`cluster` wakes it. A fixture with an operator of its own lets it rest, and does not wake it: each start costs
+    seconds of processor time, and the next fixture may have an operator of its own too."""
     yield from run_operator(audited_plane[0], tmp_path_factory.mktemp("operator"))
 
 
@@ -97,12 +98,14 @@ def make_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
 @pytest.fixture
 def cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """The test's own namespace."""
+    operator.wake()
     return make_cluster(server, operator)
 
 
 @pytest.fixture
 def other_cluster(server: ApiServer, operator: RunningOperator) -> Cluster:
     """A second one."""
+    operator.wake()
     return make_cluster(server, operator)
 
 
@@ -119,15 +122,14 @@ def installation(
 def kueue_operator(
     installation: Installation, operator: RunningOperator, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningOperator]:
-    """With --kueue; the other tests' operator is stopped meanwhile."""
+    """With --kueue; the other tests' operator rests meanwhile."""
     own = RunningOperator(operator.kubeconfig, tmp_path_factory.mktemp("operator"), flags=["--kueue"])
-    operator.end()
-    own.start()
+    operator.rest()
     try:
+        own.start()
         yield own
     finally:
         own.stop()
-        operator.start()
 
 
 @pytest.fixture

@@ -93,18 +93,15 @@ def run_behind_proxy(
     server: ApiServer,
     flags: list[str],
 ) -> Iterator[FaultyCluster]:
-    """Runs an operator with the rights of the other one, which is stopped meanwhile."""
-    other.end()
-    try:
-        with FaultyProxy(plane) as proxy:
-            kubeconfig = folder / "operator.kubeconfig"
-            kubeconfig.write_text(other.kubeconfig.read_text().replace(plane.server, proxy.url))
-            proxied = RunningOperator(kubeconfig, folder, flags=flags)
-            proxy.kill = lambda: proxied.signal(signal.SIGKILL)
-            proxied.start()
-            try:
-                yield FaultyCluster(server, proxied, proxy, make_cluster)
-            finally:
-                proxied.stop()
-    finally:
-        other.start()
+    """Runs an operator with the rights of the other one, which rests meanwhile."""
+    other.rest()
+    with FaultyProxy(plane) as proxy:
+        kubeconfig = folder / "operator.kubeconfig"
+        kubeconfig.write_text(other.kubeconfig.read_text().replace(plane.server, proxy.url))
+        proxied = RunningOperator(kubeconfig, folder, flags=flags)
+        proxy.kill = lambda: proxied.signal(signal.SIGKILL)
+        proxied.start()
+        try:
+            yield FaultyCluster(server, proxied, proxy, make_cluster)
+        finally:
+            proxied.stop()

@@ -52,6 +52,16 @@ class RunningOperator:
         self.launch(report_url=report_url, flags=flags)
         self.wait_ready()
 
+    def wake(self) -> None:
+        """Starts it if it rests or has not been started; one that has exited by itself stays down."""
+        if self._process is None:
+            self.start()
+
+    def rest(self) -> None:
+        """Ends it, as `end` does, unless it rests already: the next test that needs it wakes it."""
+        if self._process is not None:
+            self.end()
+
     def launch(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
         """Does not wait for anything."""
         options = {

@@ -73,6 +73,7 @@ def gang_operator(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.fixture
 def cluster(gang_server: ApiServer, gang_operator: RunningOperator) -> Cluster:
+    gang_operator.wake()
     return make_cluster(gang_server, gang_operator)
 
 

@@ -41,8 +41,8 @@ class Replicas:
 
 @pytest.fixture
 def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[Replicas]:
-    """The other tests' operator is stopped meanwhile."""
-    operator.end()
+    """The other tests' operator rests meanwhile."""
+    operator.rest()
     leader, other = (RunningOperator(operator.kubeconfig, tmp_path / name) for name in ("leader", "other"))
     try:
         server.request("DELETE", LEASE)  # of an operator killed by another test
@@ -54,7 +54,6 @@ def replicas(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> It
     finally:
         leader.stop()
         other.stop()
-        operator.start()
 
 
 @pytest.fixture

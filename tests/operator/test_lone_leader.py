@@ -26,15 +26,14 @@ LONG_FLAGS = ("--leader-election", "--lease-seconds=600", "--pod-uid=4d7c0f3e")
 
 @pytest.fixture
 def lone(operator: RunningOperator, server: ApiServer, tmp_path: Path) -> Iterator[RunningOperator]:
-    """Not started; the other tests' operator is stopped meanwhile, and Leases of killed ones are deleted."""
-    operator.end()
+    """Not started; the other tests' operator rests meanwhile, and Leases of killed ones are deleted."""
+    operator.rest()
     assert server.request("DELETE", LEASE).status in (200, 404)
     lone = RunningOperator(operator.kubeconfig, tmp_path)
     try:
         yield lone
     finally:
         lone.stop()
-        operator.start()
 
 
 def wait_log(operator: RunningOperator, what: str, *, times: int = 1) -> None:

@@ -70,31 +70,28 @@ class Pair:
 def pair(
     audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, operator: RunningOperator, tmp_path: Path
 ) -> Iterator[Pair]:
-    """The other tests' operator is stopped meanwhile."""
+    """The other tests' operator rests meanwhile."""
     plane = audited_plane[0]
     lost, kept = make_cluster(server, operator), make_cluster(server, operator)
     values = {"watchNamespaces": [lost.namespace, kept.namespace]}
     kubeconfig = tmp_path / "pair.kubeconfig"
-    operator.end()
-    try:
-        with FaultyProxy(plane) as proxy, make_account(plane, OPERATOR_NAMESPACE, values, kubeconfig) as rendered:
-            kubeconfig.write_text(kubeconfig.read_text().replace(plane.server, proxy.url))
-            flags = [arg for arg in rendered.container["args"] if arg.startswith("--watch-namespace")]
-            own = RunningOperator(kubeconfig, tmp_path, namespace=OPERATOR_NAMESPACE, flags=flags)
-            own.start()
-            try:
-                yield Pair(
-                    replace(lost, operator=own),
-                    replace(kept, operator=own),
-                    proxy,
-                    Kubectl(plane.binaries / "kubectl", plane.kubeconfig),
-                    _rights(rendered),
-                )
-            finally:
-                print(own.log.read_text()[-4000:], file=sys.stderr)
-                own.stop()
-    finally:
-        operator.start()
+    operator.rest()
+    with FaultyProxy(plane) as proxy, make_account(plane, OPERATOR_NAMESPACE, values, kubeconfig) as rendered:
+        kubeconfig.write_text(kubeconfig.read_text().replace(plane.server, proxy.url))
+        flags = [arg for arg in rendered.container["args"] if arg.startswith("--watch-namespace")]
+        own = RunningOperator(kubeconfig, tmp_path, namespace=OPERATOR_NAMESPACE, flags=flags)
+        own.start()
+        try:
+            yield Pair(
+                replace(lost, operator=own),
+                replace(kept, operator=own),
+                proxy,
+                Kubectl(plane.binaries / "kubectl", plane.kubeconfig),
+                _rights(rendered),
+            )
+        finally:
+            print(own.log.read_text()[-4000:], file=sys.stderr)
+            own.stop()
 
 
 def _rights(rendered: Rendered) -> list[Object]:

@@ -106,7 +106,7 @@ def test_every_right_is_used_and_none_is_missing(
 def team(
     audited_plane: tuple[ControlPlane, AuditLog], server: ApiServer, operator: RunningOperator, tmp_path: Path
 ) -> Iterator[Team]:
-    """The chart's roles for one namespace, and an operator with only those; the other tests' operator is stopped."""
+    """The chart's roles for one namespace, and an operator with only those; the other tests' operator rests."""
     plane = audited_plane[0]
     cluster = make_cluster(server, operator)
     values = {"watchNamespaces": [cluster.namespace]}
@@ -118,7 +118,7 @@ def team(
             RunningOperator(kubeconfig, tmp_path / name, namespace=TEAM_NAMESPACE, flags=flags)
             for name in ("first", "second")
         )
-        operator.end()
+        operator.rest()
         try:
             first.start()
             second.start(report_url=first.report_url, flags=LED)
@@ -127,7 +127,6 @@ def team(
         finally:
             first.stop()
             second.stop()
-            operator.start()
 
 
 @dataclass(frozen=True)

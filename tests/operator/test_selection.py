@@ -31,15 +31,14 @@ def of_team_b(
     with make_account(audited_plane[0], LABEL_NAMESPACE, {"jobSelector": "team in (b)"}, kubeconfig) as rendered:
         flags = [arg for arg in rendered.container["args"] if arg.startswith("--job-selector")]
         second = RunningOperator(kubeconfig, tmp_path, namespace=LABEL_NAMESPACE, flags=[*flags, *LED])
-        operator.end()
+        operator.rest()
         try:
             operator.start(flags=["--job-selector=team=a"])
             second.start()
             yield second
         finally:
             second.stop()
-            operator.end()
-            operator.start()
+            operator.rest()
 
 
 def count_jobs(operator: RunningOperator) -> int:

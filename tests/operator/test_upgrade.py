@@ -33,8 +33,6 @@ def newer(operator: RunningOperator, tmp_path: Path) -> Iterator[RunningOperator
     newer = RunningOperator(operator.kubeconfig, tmp_path, packages=packages)
     yield newer
     newer.stop()
-    if operator.has_ended:
-        operator.start()
 
 
 def test_replaced_workers_keep_the_driver_and_the_next_attempt_gets_the_new_one(
