@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from railhead.contract import environment as e
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
@@ -105,6 +107,7 @@ def train_func(config):
 """
 
 
+@pytest.mark.slow  # test_contract.py has what the GCS says, tests/unit/driver/ray/test_pending_demand.py the texts
 def test_a_task_that_fits_into_no_pod_is_named_in_the_message_of_the_hang(tmp_path: Path) -> None:
     with Pods(tmp_path, share_pod(make_job(framework="Python")), source={"user.py": WAITS}) as pods:
         pods.answer = lambda report: Answer(5 if report["reports"] else 600, restarts_in_place=0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.answer import Answer
 from railhead.contract.failure import FailureClass
 from railhead.contract.metric_rule import MetricRule
@@ -38,6 +40,7 @@ RULES = (
 )
 
 
+@pytest.mark.slow  # test_hangs.py restarts a group, tests/unit has the rules
 def test_a_nan_restarts_the_group_from_the_checkpoint_and_at_the_same_step_ends_the_job(tmp_path: Path) -> None:
     with Pods(tmp_path, make_single_job(), source={"user.py": DIVERGES}) as pods:
         pods.answer = lambda report: Answer(restarts_in_place=3, metric_rules=RULES)

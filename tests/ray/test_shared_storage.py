@@ -19,6 +19,7 @@ def has_private_mounts(folder: Path) -> bool:
     return tried.returncode == 0
 
 
+@pytest.mark.slow  # tests/unit/driver/train_controller/test_shared_storage_step.py has each answer of a worker
 def test_a_path_that_a_worker_does_not_share_is_rejected_before_training(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()

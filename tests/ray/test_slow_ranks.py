@@ -6,6 +6,8 @@ import socket
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.report import SlowRank
 from tests.ray.pods import Pods, make_job, share_pod
 
@@ -43,6 +45,7 @@ def shorten_windows(bundle: Path) -> None:
             archive.writestr(name, text)
 
 
+@pytest.mark.slow  # tests/unit/driver/train_controller/test_slow_rank_watch.py has who is named, and when
 def test_the_rank_that_computes_more_slowly_is_named_although_all_steps_take_as_long(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     job = share_pod(make_job(train_loop_config={"seen": str(seen)}))
