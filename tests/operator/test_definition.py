@@ -53,6 +53,7 @@ def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
         plane.stop()
 
 
+@pytest.mark.slow  # tests/unit/controller/test_definition.py has the message and the wait, tests/api what is served
 def test_an_older_crd_is_rejected_with_a_message_and_the_operator_waits_for_a_newer_one(
     kubectl: Kubectl, tmp_path: Path
 ) -> None:

@@ -396,6 +396,7 @@ def test_a_missing_secret_is_reported_with_the_kubelets_message(cluster: Cluster
     run_all(cluster, "nosecret", pods)
 
 
+@pytest.mark.slow  # tests/model/test_explanations.py has it too; the operator asks for events rarely
 def test_a_missing_volume_is_reported_with_the_message_of_the_pods_events(cluster: Cluster) -> None:
     cluster.apply("novolume", workers=1)
     pods = cluster.wait_pods("novolume", 2)
