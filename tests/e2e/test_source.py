@@ -58,6 +58,7 @@ def test_a_job_trains_with_an_older_commit(cluster: Cluster, server: GitServer) 
     cluster.delete_job("from-git")
 
 
+@pytest.mark.slow  # tests/unit/driver/pod/test_fetch_source.py has the init container's message, with a real git
 def test_a_missing_commit_fails_the_job_at_once_with_a_clear_message(cluster: Cluster, server: GitServer) -> None:
     cluster.apply(make_git_job("no-commit", cluster, server, revision="0" * 40))
     status = cluster.wait_end("no-commit")
@@ -74,6 +75,7 @@ def test_a_missing_commit_fails_the_job_at_once_with_a_clear_message(cluster: Cl
     cluster.delete_job("no-commit")
 
 
+@pytest.mark.slow  # tests/unit/local/node/test_volumes.py has the message, tests/operator the condition
 def test_code_from_an_image_is_reported_as_impossible_in_local_mode(cluster: Cluster) -> None:
     if not cluster.is_local:
         pytest.skip("a real node may be able to mount images")
