@@ -8,7 +8,7 @@ import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import RayNode, RayNodes
-from tests.ray.pods import OBJECT_STORE, Pods, make_job
+from tests.ray.pods import OBJECT_STORE, Pods, make_job, share_pod
 
 # The train function, the backend and the Ray Data function are pickled by reference to this
 # module, which workers and controller have to import.
@@ -81,15 +81,17 @@ def make_trainer(scaling_config, run_config, train_loop_config, datasets):
 
 def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
     node = RayNode(cpus=2, gpus=0, resources={}, object_store_bytes=OBJECT_STORE)
-    job = make_job(
-        train_func="",
-        build="user:make_trainer",
-        framework="",
-        train_loop_config={"lr": 0.5},
-        ray_node=RayNodes(RayNode(object_store_bytes=OBJECT_STORE), node),
+    job = share_pod(
+        make_job(
+            train_func="",
+            build="user:make_trainer",
+            framework="",
+            train_loop_config={"lr": 0.5},
+            ray_node=RayNodes(RayNode(object_store_bytes=OBJECT_STORE), node),
+        )
     )
     with Pods(tmp_path, job, source={"user.py": MAKES_A_TRAINER, "word.txt": "hello"}) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=300) == SUCCEEDED_CODE, pods.read_log()
         outcome, log = pods.read_outcome(), pods.read_log()
         assert outcome.metrics == {"total": "90", "lr": "0.5"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from tests.ray.pods import Pods, make_job, make_single_job
+from tests.ray.pods import Pods, make_job, make_single_job, share_pod
 
 SEES = """
 import os
@@ -42,9 +42,9 @@ def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -
         "excludes": ["heavy.bin"],
         "py_modules": ["mods/mortar"],
     }
-    job = make_job(framework="Python", runtime_env=runtime_env)
+    job = share_pod(make_job(framework="Python", runtime_env=runtime_env))
     with Pods(tmp_path, job, source=SOURCE) as pods:
-        pods.start()
+        pods.start(workers=1)
         assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()
         log = pods.read_log()
     for rank in (0, 1):
