@@ -1,6 +1,6 @@
 """A run's history with a real Ray: three attempts that end in three ways, read when all their pods are gone.
 
-The reader is the script of docs/how-to/read-metrics.md.
+The reader is the script of docs/how-to/read-metrics.md. The logs of those that failed are in the archive.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
 from railhead.history import read_history
 from tests.ray.pods import Pods, describe_known, make_single_job
+from tests.ray.test_log_archive import ARCHIVE, check_modes, read_path
+from tests.ray.test_log_archive import check as check_archive
 from tests.s3 import BUCKET, start_s3
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "read-metrics.md"
@@ -35,7 +37,7 @@ SECRET = "s3cr3t-0123456789"
 # Each attempt has two epochs, the first of which the attempt before it has reported too; only those before have
 # checkpoints. The first attempt raises, the second waits for its end, the third returns.
 TRAINING = """
-import os, tempfile, time
+import logging, os, tempfile, time
 import ray.train
 from ray.train import Checkpoint
 from railhead.training import attempt
@@ -52,6 +54,8 @@ def train_func(config):
             checkpoint = Checkpoint.from_directory(folder) if epoch == first else None
             ray.train.report({"epoch": epoch, "loss": 1 / 3 + epoch, "note": os.environ["NOTE"]}, checkpoint=checkpoint)
     if attempt() == 1:
+        logging.getLogger().warning("through the logger")
+        print("my last words, and not", os.environ.get("TRACKER_TOKEN"), flush=True)
         raise ValueError("once")
     while attempt() == 2:
         time.sleep(0.1)
@@ -73,7 +77,7 @@ class Attempts:
     def run(self, number: int, *, is_terminated: bool = False) -> int:
         is_path = self.storage.startswith("/")
         changes: dict[str, Any] = {} if is_path else {"storage_path": self.storage}
-        job: JobInput = make_single_job(**changes)
+        job: JobInput = make_single_job(**ARCHIVE, **changes)
         own = self.folder / str(number)
         env = {
             **self.env,
@@ -87,6 +91,8 @@ class Attempts:
                 pods.wait_until(lambda: any(each["reports"] == 2 for each in pods.reports))
                 pods.terminate("head")
             code = pods.wait_ended()
+            pods.terminate("w0-0")
+            pods.wait_ended("w0-0", timeout=60)
             self.logs.append(pods.read_log())
             self._take(pods.read_outcome())
         return code
@@ -131,6 +137,8 @@ def test_the_curve_of_three_attempts_is_read_from_a_path(tmp_path: Path) -> None
     assert SECRET not in json.dumps(str(metrics) + str(journal))
     check_journal(read_history(journal).records)
     check_record(PathStorage(str(tmp_path / "runs")), run.name)
+    check_archive(read_path(run), succeeded=3)
+    check_modes(run)
 
 
 def check_journal(records: tuple[dict[str, Any], ...]) -> None:

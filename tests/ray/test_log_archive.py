@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,12 @@ def train_func():
 """
 TOKEN = "a-token-that-no-archive-may-have"
 Read = Callable[[], dict[str, bytes]]
+ARCHIVE: dict[str, Any] = {
+    "archive_logs": "Failed",
+    "archive_per_rank": 2**22,
+    "archive_per_run": 2**30,
+    "max_failures": 0,
+}
 
 
 def read_path(folder: Path) -> dict[str, bytes]:
@@ -53,28 +60,33 @@ def run_two_attempts(folder: Path, job: JobInput, storage: str | None, env: dict
         second.wait_ended("w0-0", timeout=60)
 
 
-def check(files: dict[str, bytes]) -> None:
+def check(files: dict[str, bytes], *, succeeded: int = 2) -> None:
+    """`succeeded`: the attempt of which nothing is kept."""
     assert "Z my last words, and not (hidden)\n" in find(files, "0")
     assert "through the logger" in find(files, "train")
     assert "joining" not in find(files, "0") and "the Ray node exited with code" in find(files, "worker")
     head = find(files, "head")
     assert "starting Ray's head at" in head and "Application: " in head
     assert "my last words" not in head, "a rank's lines are with the rank"
-    assert not any("/0a1b2c3d-2/" in name for name in files), "Failed: nothing of the attempt that succeeded"
+    assert not any(f"/0a1b2c3d-{succeeded}/" in name for name in files), "Failed: nothing of the one that succeeded"
 
 
 def make_job(**changes: object) -> JobInput:
-    return make_single_job(
-        archive_logs="Failed", archive_per_rank=2**22, archive_per_run=2**30, max_failures=0, **changes
-    )
+    return make_single_job(**ARCHIVE, **changes)
 
 
+@pytest.mark.slow  # the rank is killed; in test_history.py it raises
 def test_they_are_read_from_a_path(tmp_path: Path) -> None:
     job, runs = make_job(), tmp_path / "runs"
     run_two_attempts(tmp_path, job, str(runs), {})
     files = read_path(runs / job.run_name)
     check(files)
-    logs = runs / job.run_name / ".railhead" / "logs"
+    check_modes(runs / job.run_name)
+
+
+def check_modes(run: Path) -> None:
+    """Others than the owner and its group see nothing."""
+    logs = run / ".railhead" / "logs"
     assert {path.stat().st_mode & 0o777 for path in (logs, *logs.rglob("*"))} == {0o640, 0o750}
 
 
