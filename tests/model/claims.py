@@ -144,7 +144,8 @@ class Facts:
         if settled.get("attempt") != self.status["attempt"]:
             settled = {}
         spent = part(progress, "spent")
-        return sum(max(spent.get(cause, 0) - settled.get(cause, 0), 0) for cause in causes) / 1000
+        milliseconds: int = sum(max(spent.get(cause, 0) - settled.get(cause, 0), 0) for cause in causes)
+        return milliseconds / 1000
 
     @property
     def wanted_workers(self) -> int:

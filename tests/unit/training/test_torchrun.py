@@ -31,8 +31,7 @@ def save_with_each_interval(rank: int) -> str:
         for step in range(3):
             training.progress(step)
             assert dcp.save(state, metrics={"step": step}, every=every) is False
-    for every in (None, "auto", 0.001):
-        of_a_callback = Agreement(every)
+    for of_a_callback in (Agreement(None), Agreement("auto"), Agreement(0.001)):
         assert not any(of_a_callback.is_time_to_save() for _ in range(3))
     dist.barrier()
     return f"rank {rank} is done"
