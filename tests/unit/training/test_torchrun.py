@@ -24,14 +24,18 @@ def save_with_each_interval(rank: int) -> str:
     from railhead import training
     from railhead.training import dcp
     from railhead.training._checkpoints import Agreement
+    from railhead.training._save_pace import Every
 
     state = {"weight": torch.ones(10)}
     assert dcp.load(state) is False
-    for every in (None, "auto", "continuous", 0.001):
+    of_calls: tuple[Every | None, ...] = (None, "auto", "continuous", 0.001)
+    for every in of_calls:
         for step in range(3):
             training.progress(step)
             assert dcp.save(state, metrics={"step": step}, every=every) is False
-    for of_a_callback in (Agreement(None), Agreement("auto"), Agreement(0.001)):
+    of_callbacks: tuple[Every | None, ...] = (None, "auto", 0.001)
+    for every in of_callbacks:
+        of_a_callback = Agreement(every)
         assert not any(of_a_callback.is_time_to_save() for _ in range(3))
     dist.barrier()
     return f"rank {rank} is done"
