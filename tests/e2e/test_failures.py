@@ -62,6 +62,7 @@ def test_an_unwritable_storage_path_fails_the_job(cluster: Cluster) -> None:
     cluster.delete_job("unwritable")
 
 
+@pytest.mark.slow  # a cluster would start for it, and it needs a real node
 @pytest.mark.node
 def test_a_storage_path_that_pods_do_not_share_fails_the_job(cluster: Cluster) -> None:
     if cluster.is_local:
