@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
+import webbrowser
 
 from railhead.api import names
 from railhead.cli.output import Console, remark
@@ -12,12 +14,18 @@ from railhead.client.exit_codes import ClientError
 
 
 async def do_dashboard(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Forwards the dashboard's port until it is interrupted; in local mode only prints the address."""
+    """Forwards the dashboard's port until it is interrupted; in local mode only prints the address.
+
+    `--open` gives the browser an address without the token: other users see a process's arguments.
+    """
     dashboard = await find_dashboard(cluster, options.name)
 
     async def show(address: str) -> None:
         console.line(address)
         await _show_token(cluster, dashboard, console)
+        # A browser of a terminal runs until the person leaves it; the forward must go on meanwhile.
+        if options.open and not await asyncio.to_thread(webbrowser.open, address):
+            remark("this machine has no browser that --open could use")
         if not dashboard.address:
             remark("open this address in a browser of this machine; Ctrl-C ends the forward")
 

@@ -226,6 +226,7 @@ def _add_page(commands: Subparsers) -> None:
     dashboard = _add_for_cluster(commands, "dashboard", text, "dashboard")
     port = "of this machine; 0 = any (default: %(default)s)"
     dashboard.add_argument("--port", type=count, default=DASHBOARD_PORT, metavar="N", help=port)
+    dashboard.add_argument("--open", action="store_true", help="open the address in the browser of this machine")
 
 
 def _add_pods(commands: Subparsers) -> None:

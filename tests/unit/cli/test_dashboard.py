@@ -53,12 +53,13 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Show:
         ports.append(port)
         await use(ADDRESS)
 
-    async def run(stream: io.StringIO, *, error: ClientError | None = None) -> str:
+    async def run(stream: io.StringIO, *flags: str, error: ClientError | None = None) -> str:
         monkeypatch.setattr(command, "find_dashboard", find)
         monkeypatch.setattr(command, "open_dashboard", open_)
         cluster: Any = FixedCluster(error)
-        assert await command.do_dashboard(parse_arguments(["dashboard", "digits"]), cluster, Console(stream)) == 0
-        assert ports == [8265]
+        options = parse_arguments(["dashboard", "digits", *flags])
+        assert await command.do_dashboard(options, cluster, Console(stream)) == 0
+        assert set(ports) == {8265}
         return stream.getvalue()
 
     return run
@@ -84,3 +85,21 @@ async def test_without_the_right_to_read_it_the_page_still_opens(
     denied = ClientError("cannot read the Secret digits-auth in namespace team-a: no", ExitCode.DENIED)
     assert await show(Terminal(), error=denied) == f"{ADDRESS}\n"
     assert "the page asks for Ray's token: cannot read the Secret digits-auth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_found", [True, False])
+async def test_it_is_opened_in_the_browser_on_request_and_its_address_has_no_token(
+    show: Show, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_found: bool
+) -> None:
+    opened = []
+
+    def open_browser(address: str) -> bool:
+        opened.append(address)
+        return is_found
+
+    monkeypatch.setattr(command.webbrowser, "open", open_browser)
+    await show(Terminal())
+    assert opened == []
+    assert await show(Terminal(), "--open") == f"{ADDRESS}\ntoken: {TOKEN}\n"
+    assert opened == [ADDRESS]
+    assert ("no browser that --open could use" in capsys.readouterr().err) is not is_found
