@@ -172,7 +172,9 @@ def check_record(storage: RunStorage, name: str) -> None:
     (row,) = list_runs(found.records, now=datetime.now(UTC))
     assert record.checkpoint is not None
     assert (row.state, row.attempts, row.checkpoint) == ("Succeeded", 3, record.checkpoint.index)
-    assert row.goodput is not None and row.goodput > 0
+    # It trains for milliseconds, which may be no tenth of a percent of a slow machine's minute.
+    assert row.goodput is not None
+    assert all(each.spent.starting > 0 for each in record.attempts)
     run = asyncio.run(open_past_run(storage, name, record))
     assert run.notes == () and run.checkpoints[-1].is_newest
     assert [each.what for each in run.moments if each.source == "record"] == ["AttemptStarted", "AttemptEnded"] * 3
