@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import webbrowser
 from collections.abc import Callable
 from typing import Any
 
@@ -97,7 +98,7 @@ async def test_it_is_opened_in_the_browser_on_request_and_its_address_has_no_tok
         opened.append(address)
         return is_found
 
-    monkeypatch.setattr(command.webbrowser, "open", open_browser)
+    monkeypatch.setattr(webbrowser, "open", open_browser)
     await show(Terminal())
     assert opened == []
     assert await show(Terminal(), "--open") == f"{ADDRESS}\ntoken: {TOKEN}\n"
