@@ -23,7 +23,7 @@ async def do_dashboard(options: argparse.Namespace, cluster: Cluster, console: C
     async def show(address: str) -> None:
         console.line(address)
         await _show_token(cluster, dashboard, console)
-        # A browser of a terminal runs until the person leaves it; the forward must go on meanwhile.
+        # A browser of a terminal runs until the person leaves it, and the forward must last meanwhile.
         if options.open and not await asyncio.to_thread(webbrowser.open, address):
             remark("this machine has no browser that --open could use")
         if not dashboard.address:
