@@ -14,23 +14,27 @@ from railhead.client.exit_codes import ClientError
 
 
 async def do_dashboard(options: argparse.Namespace, cluster: Cluster, console: Console) -> int:
-    """Forwards the dashboard's port until it is interrupted; in local mode only prints the address.
-
-    `--open` gives the browser an address without the token: other users see a process's arguments.
-    """
+    """Forwards the dashboard's port until it is interrupted; in local mode only prints the address."""
     dashboard = await find_dashboard(cluster, options.name)
 
     async def show(address: str) -> None:
         console.line(address)
         await _show_token(cluster, dashboard, console)
-        # A browser of a terminal runs until the person leaves it, and the forward must last meanwhile.
-        if options.open and not await asyncio.to_thread(webbrowser.open, address):
-            remark("this machine has no browser that --open could use")
+        if options.open:
+            await _open_in_browser(address)
         if not dashboard.address:
             remark("open this address in a browser of this machine; Ctrl-C ends the forward")
 
     await open_dashboard(cluster, dashboard, options.port, show)
     return 0
+
+
+async def _open_in_browser(address: str) -> None:
+    """Opens the address, which has no token: other users of the machine see the arguments of a browser."""
+    # A browser of a terminal returns only when the person leaves it, and the forward must run meanwhile.
+    is_open = await asyncio.to_thread(webbrowser.open, address)
+    if not is_open:
+        remark("this machine has no browser that --open could use")
 
 
 async def _show_token(cluster: Cluster, dashboard: Dashboard, console: Console) -> None:

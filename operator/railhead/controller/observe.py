@@ -325,10 +325,10 @@ def _problem(metadata: Object, spec: Object, status: Object, scheduled: Object) 
     reason = scheduled.get("reason") if scheduled.get("status") == "False" else None
     if reason == UNSCHEDULABLE:
         return Problem(UNSCHEDULABLE, _words(scheduled.get("message")) or "no node fits")
-    gates = [_word(each.get("name")) for each in parts(spec, "schedulingGates")]
-    # The condition outlives the last gate until the scheduler looks at the pod.
+    gates = parts(spec, "schedulingGates")
+    # A pod keeps this condition after its last gate is gone, until the scheduler looks at it.
     if reason == SCHEDULING_GATED and gates:
-        return _explain_gates(metadata, gates)
+        return _explain_gates(metadata, [_word(each.get("name")) for each in gates])
     for container in [*parts(status, "initContainerStatuses"), *parts(status, "containerStatuses")]:
         waiting = part(part(container, "state"), "waiting")
         if (stuck := str(waiting.get("reason") or "")) in STUCK:

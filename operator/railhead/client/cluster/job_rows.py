@@ -158,7 +158,7 @@ def is_estimate_valid(status: JobStatus) -> bool:
 
 
 def needs_pods(status: JobStatus) -> bool:
-    """Whether the job is to have worker pods now: one that has ended, or rests, lacks none."""
+    """Whether the job should have worker pods now. One that has ended, is suspended or is queued should have none."""
     return bool(status.workers.desired) and not status.is_finished and not status.is_resting
 
 

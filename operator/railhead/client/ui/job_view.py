@@ -150,15 +150,15 @@ class JobView:
         remaining = ""
         if describe_remaining(status):
             remaining = f"{describe_remaining(status)} left"
-        count_up = ""
+        workers_up = ""
         if needs_pods(status):
-            count_up = f"{status.workers.ready}/{status.workers.desired}"
+            workers_up = f"{status.workers.ready}/{status.workers.desired}"
         facts = (
             ("", describe_progress(status)),
             ("", remaining),
             ("Goodput", describe_goodput(status)),
             ("Attempt", str(status.attempt or "")),
-            ("Workers", count_up),
+            ("Workers", workers_up),
         )
         shown = tuple((name, value) for name, value in facts if value)
         phase = self._read_phase(snapshot)

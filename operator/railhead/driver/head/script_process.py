@@ -207,15 +207,12 @@ def _classify(code: int, *, fit: Optional[Fit], failure: Optional[Failure], last
 
 def _quote(code: int, last_lines: list[str]) -> str:
     """Returns the exception that ended the script, if it has printed one at its end; else its last lines."""
-    if code == UNCAUGHT and any(_OF_TRACEBACK.match(line) for line in last_lines[-QUOTED_LINES:]):
-        return f": {describe_printed_error(_join(last_lines))}"
-    if not last_lines:
+    quoted = last_lines[-QUOTED_LINES:]
+    if code == UNCAUGHT and any(map(_OF_TRACEBACK.match, quoted)):
+        return ": " + describe_printed_error("\n".join(last_lines))
+    if not quoted:
         return ""
-    return f":\n{_join(last_lines[-QUOTED_LINES:])}"
-
-
-def _join(lines: list[str]) -> str:
-    return "\n".join(lines)
+    return ":\n" + "\n".join(quoted)
 
 
 def _describe_place(fit: Optional[Fit]) -> str:
