@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,12 +26,6 @@ def train_func():
 """
 TOKEN = "a-token-that-no-archive-may-have"
 Read = Callable[[], dict[str, bytes]]
-ARCHIVE: dict[str, Any] = {
-    "archive_logs": "Failed",
-    "archive_per_rank": 2**22,
-    "archive_per_run": 2**30,
-    "max_failures": 0,
-}
 
 
 def read_path(folder: Path) -> dict[str, bytes]:
@@ -72,7 +65,9 @@ def check(files: dict[str, bytes], *, succeeded: int = 2) -> None:
 
 
 def make_job(**changes: object) -> JobInput:
-    return make_single_job(**ARCHIVE, **changes)
+    return make_single_job(
+        archive_logs="Failed", archive_per_rank=2**22, archive_per_run=2**30, max_failures=0, **changes
+    )
 
 
 @pytest.mark.slow  # the rank is killed; in test_history.py it raises
