@@ -13,7 +13,7 @@ HELD = {"spec": {"schedulingGates": [{"name": "tests.railhead.dev/hold"}]}}
 FOREIGN = "print('foreign code runs', flush=True)\n\n\ndef train_func(config):\n    pass\n"
 
 
-@pytest.mark.slow  # tests/unit/driver/container/test_pod_input.py has the pod, tests/operator the refusal
+@pytest.mark.slow  # tests/unit/driver/container/test_pod_input.py has the pod, tests/operator/test_crowd.py the refusal
 @pytest.mark.node
 def test_a_pod_that_mounts_foreign_code_ends_before_it_runs_any(cluster: Cluster) -> None:
     cluster.apply(make_job("robbed", cluster.image, podTemplate=HELD))

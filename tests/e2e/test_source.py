@@ -75,7 +75,7 @@ def test_a_missing_commit_fails_the_job_at_once_with_a_clear_message(cluster: Cl
     cluster.delete_job("no-commit")
 
 
-@pytest.mark.slow  # tests/unit/local/node/test_volumes.py has the message, tests/operator the condition
+@pytest.mark.slow  # test_volumes.py has the message, tests/operator/test_refusals.py the condition
 def test_code_from_an_image_is_reported_as_impossible_in_local_mode(cluster: Cluster) -> None:
     if not cluster.is_local:
         pytest.skip("a real node may be able to mount images")

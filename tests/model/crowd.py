@@ -149,9 +149,6 @@ class Crowd:
                 found[obj["metadata"]["labels"][names.LABEL_JOB_NAME]].append(obj)
         return found
 
-    def count_placed(self, job: str) -> int:
-        return count_placed(self.pods_of(job))
-
     def status(self, job: str) -> Object:
         found: Object = self.api.objects[JOBS, NAMESPACE, job]["status"]
         return found

@@ -8,6 +8,8 @@ rejects: at one of the others, in another place for each kind, one fault is trie
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 
 from tests.model.faults import CODES, CRASH_AFTER, CRASH_BEFORE, LOST_ANSWER, NEVER_SENT, Call, Fault, Faults
@@ -28,12 +30,14 @@ def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
     for call in written:
         kinds.setdefault((call.verb, call.plural), []).append(call.number)
     tries = []
-    for place, numbers in enumerate(kinds.values(), start=len(written)):  # other places in other scenarios
+    # Which of the later writes is tried differs between the kinds, and between scenarios by their number of writes.
+    for place, numbers in enumerate(kinds.values(), start=len(written)):
         if ALL:
             tries += [(number, fault) for number in numbers for fault in list_faults(number)]
             continue
         tries += [(numbers[0], fault) for fault in choose_two(numbers[0])]
-        if others := numbers[1:]:
+        others = numbers[1:]
+        if others:
             number = others[place % len(others)]
             tries.append((number, list_faults(number)[number % 5]))
     return sorted(tries, key=lambda each: each[0])
@@ -55,13 +59,17 @@ async def test_a_single_fault_at_any_write_does_not_change_the_outcome(scenario:
 
 
 def choose_crashes(written: list[Call]) -> list[tuple[int, Fault]]:
-    """At the removal of each object that is no pod, and at the writes around it: before one and after the next."""
+    """At the removal of each object that is no pod, and at the writes around it.
+
+    The operator dies before one of these writes and after the next one, in turn; with ALL before and after each.
+    """
     removals = [call.number for call in written if call.verb == "delete" and call.plural in ("configmaps", "podgroups")]
-    near = {number + step for number in removals for step in range(-AROUND, AROUND + 1)}
+    near_numbers = {number + step for number in removals for step in range(-AROUND, AROUND + 1)}
+    near = [call.number for call in written if call.number in near_numbers]
     crashes = (CRASH_BEFORE, CRASH_AFTER)
     if ALL:
-        return [(call.number, fault) for call in written for fault in crashes if call.number in near]
-    return [(call.number, crashes[place % 2]) for place, call in enumerate(c for c in written if c.number in near)]
+        return [(number, crash) for number in near for crash in crashes]
+    return list(zip(near, cycle(crashes), strict=False))
 
 
 @pytest.mark.parametrize("scenario", CHANGED, ids=lambda s: s.name)

@@ -115,20 +115,26 @@ def contexts(browser: Browser) -> Iterator[Contexts]:
         context.close()
 
 
+def make_context(browser: Browser, *, is_narrow: bool, is_dark: bool) -> BrowserContext:
+    viewport = WIDE
+    if is_narrow:
+        viewport = NARROW
+    scheme: Literal["dark", "light"] = "light"
+    if is_dark:
+        scheme = "dark"
+    return browser.new_context(viewport=viewport, color_scheme=scheme)
+
+
 @pytest.fixture
 def visit(browser: Browser, contexts: Contexts) -> Iterator[Visiting]:
     """Opens a new window, logged in and still without a page; afterwards its console must be empty."""
     visits: list[Visit] = []
 
     def open_window(server: Server, *, is_narrow: bool = False, is_dark: bool = False) -> Visit:
-        scheme: Literal["dark", "light"] = "light"
-        if is_dark:
-            scheme = "dark"
-        if (is_narrow, is_dark) not in contexts:
-            contexts[is_narrow, is_dark] = browser.new_context(
-                viewport=NARROW if is_narrow else WIDE, color_scheme=scheme
-            )
-        context = contexts[is_narrow, is_dark]
+        look = (is_narrow, is_dark)
+        if look not in contexts:
+            contexts[look] = make_context(browser, is_narrow=is_narrow, is_dark=is_dark)
+        context = contexts[look]
         page = context.new_page()
         page.set_default_timeout(60_000)
         made = Visit(page, server.base)
@@ -144,6 +150,7 @@ def visit(browser: Browser, contexts: Contexts) -> Iterator[Visiting]:
     yield open_window
     for each in visits:
         each.page.close()
+    # Each test logs in by itself.
     for context in contexts.values():
         context.clear_cookies()
     assert [problem for each in visits for problem in each.problems] == []

@@ -12,7 +12,7 @@ import pytest
 from railhead.api import names
 from railhead.contract.times import format_time, parse_time
 from railhead.controller.events import find_node_added
-from tests.model.crowd import Crowd
+from tests.model.crowd import Crowd, count_placed
 from tests.unit.planning.simulation import KEY, Simulation
 
 LIMIT = 1800
@@ -38,7 +38,7 @@ def crowd(
 def test_of_two_jobs_that_each_hold_half_of_the_nodes_one_is_complete_soon_after_the_deadline(seed: int) -> None:
     with crowd(seed=seed) as made:
         made.run(LIMIT - 1)
-        assert not made.complete_at and all(made.count_placed(name) for name in made.sizes)
+        assert not made.complete_at and all(count_placed(made.pods_of(name)) for name in made.sizes)
         made.run(LIMIT + 300)
         assert len(made.complete_at) == 1, {name: made.status(name) for name in made.sizes}
         assert sum(made.idle.values()) <= NODES * (LIMIT + 300)
