@@ -115,7 +115,7 @@ def _read_row(job: Object, status: JobStatus) -> JobRow:
         attempt=status.attempt,
         waits_for=find_obstacle(status),
         created=text(metadata, "creationTimestamp"),
-        workers=f"{status.workers.ready}/{status.workers.desired}" if status.workers.desired else "",
+        workers=describe_workers(status),
         head=status.head.pod,
         checkpoint=status.checkpoint.uri if status.checkpoint else "",
         goodput=describe_goodput(status),
@@ -160,6 +160,13 @@ def is_estimate_valid(status: JobStatus) -> bool:
 def needs_pods(status: JobStatus) -> bool:
     """Whether the job should have worker pods now. One that has ended, is suspended or is queued should have none."""
     return bool(status.workers.desired) and not status.is_finished and not status.is_resting
+
+
+def describe_workers(status: JobStatus) -> str:
+    """Returns how many of the worker pods are ready, such as 3/4; "" where there should be none."""
+    if not needs_pods(status):
+        return ""
+    return f"{status.workers.ready}/{status.workers.desired}"
 
 
 def describe_goodput(status: JobStatus) -> str:

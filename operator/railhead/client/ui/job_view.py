@@ -10,7 +10,7 @@ from fastapi import Request
 from nicegui import Client, ui
 from nicegui.events import ValueChangeEventArguments
 
-from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining, needs_pods
+from railhead.client.cluster.job_rows import describe_goodput, describe_progress, describe_remaining, describe_workers
 from railhead.client.cluster.job_snapshot import JobSnapshot
 from railhead.client.ui.checkpoints_tab import CheckpointsTab
 from railhead.client.ui.curves_tab import CurvesTab
@@ -150,15 +150,12 @@ class JobView:
         remaining = ""
         if describe_remaining(status):
             remaining = f"{describe_remaining(status)} left"
-        workers_up = ""
-        if needs_pods(status):
-            workers_up = f"{status.workers.ready}/{status.workers.desired}"
         facts = (
             ("", describe_progress(status)),
             ("", remaining),
             ("Goodput", describe_goodput(status)),
             ("Attempt", str(status.attempt or "")),
-            ("Workers", workers_up),
+            ("Workers", describe_workers(status)),
         )
         shown = tuple((name, value) for name, value in facts if value)
         phase = self._read_phase(snapshot)

@@ -121,8 +121,10 @@ def test_a_job_holds_the_gpus_of_its_running_pods(scaling: Object, gpus: int) ->
 )
 def test_a_job_that_has_ended_or_rests_lacks_no_worker_pods(phase: str, conditions: list[Object], needs: bool) -> None:
     workers = {"desired": 2, "ready": 0}
-    snapshot = make_snapshot(make_job(phase=phase, attempt=1, conditions=conditions, workers=workers))
+    job = make_job(phase=phase, attempt=1, conditions=conditions, workers=workers)
+    snapshot = make_snapshot(job)
     assert needs_pods(snapshot.status) is needs
+    assert bool(read_row(job).workers) is needs
     assert ("Workers" in [fact.name for fact in summarize(snapshot).facts]) is needs
 
 
