@@ -51,8 +51,9 @@ PARTS: Mapping[str, Part] = {
     "fuzz": Part((*_SLOW, *_EACH_PROCESSOR, "tests/fuzz", "tests/api")),
     "chart": Part((*_SLOW, "tests/chart")),
     "ui": Part((*_SLOW, "tests/ui")),
-    "schedules": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "1-from"), _MANY),
-    "two-operators": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "2-from"), _MANY),
+    "schedules": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "1-"), _MANY),
+    "two-operators": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "2-even"), _MANY),
+    "two-operators-2": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "2-odd"), _MANY),
     "world": Part(
         (*_PYTEST, *_EACH_PROCESSOR, "tests/model", f"--ignore={_SCHEDULES}"), {"RAILHEAD_FAULTS": "all", **_MANY}
     ),
