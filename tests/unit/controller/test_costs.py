@@ -93,12 +93,14 @@ def play(jobs: int) -> dict[str, int]:
     return found
 
 
+@pytest.mark.counts_calls
 def test_an_event_costs_the_same_however_many_jobs_there_are() -> None:
     few, many = play(FEW), play(MANY)
     for event, calls in few.items():
         assert many[event] <= 1.05 * calls + 5, f"{event}: {calls} calls with {FEW} jobs, {many[event]} with {MANY}"
 
 
+@pytest.mark.counts_calls
 @pytest.mark.parametrize(("event", "bound"), [("job", 275), ("pod", 265), ("pass", 2220)])
 def test_an_event_costs_few_calls(event: str, bound: int) -> None:
     """The bounds are a tenth or more above what was counted when they were last set."""

@@ -31,6 +31,7 @@ def is_leaving(pod: PodView) -> PodView:
     return replace(pod, is_deleting=True, deletion_timestamp=NOW, grace_seconds=30)
 
 
+@pytest.mark.counts_calls
 @pytest.mark.parametrize(("state", "calls_per_pod"), [(runs, 10), (is_pending, 12), (is_leaving, 90)])
 def test_a_pass_costs_few_calls_per_pod(state: Callable[[PodView], PodView], calls_per_pod: int) -> None:
     workers = [state(make_worker(slot)) for slot in range(PODS)]

@@ -12,7 +12,6 @@ from tools.mutants import (
     PROJECT,
     ROOMS,
     TESTS,
-    UNCOUNTED,
     Survivor,
     choose,
     compare,
@@ -102,7 +101,6 @@ def test_each_accepted_survivor_is_a_line_of_its_file_and_has_a_reason() -> None
 
 def test_the_rooms_and_the_folders_of_their_tests_exist() -> None:
     assert all((PROJECT / PACKAGE / room).is_dir() for room in ROOMS)
-    assert (PROJECT / UNCOUNTED).is_file()
     assert all((PROJECT / TESTS / folder).is_dir() for folders in ROOMS.values() for folder in folders)
 
 
