@@ -14,7 +14,6 @@ from railhead.api.log_options import MOST_FORWARDED
 from railhead.api.names import MAX_JOB_NAME
 from railhead.api.source import MAX_INLINE_BYTES
 from railhead.contract.digest import CHARS
-from railhead.contract.failure import POLICIES
 from railhead.contract.report import MAX_METRIC_NAME, MAX_METRICS
 from railhead.controller.watch_guard import SWEEP_SECONDS
 from railhead.driver.container.packages import write_version
@@ -32,7 +31,6 @@ from railhead.resources.sizes import HEAD_WORKERS
 PROJECT = Path(__file__).resolve().parents[2]
 SCHEDULES = int(PARTS["schedules"].variables["RAILHEAD_SCHEDULES"])
 PYTHON = re.findall(r'requires-python = ">=([\d.]+)"', (PROJECT / "pyproject.toml").read_text())
-EXIT_CODES = [policy.exit_code for policy in POLICIES.values() if policy.exit_code]
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 NUMBER = rf"(\d[\d,]*|{'|'.join(WORDS)})"
 
@@ -51,8 +49,6 @@ CLAIMS: tuple[tuple[str, float | str], ...] = (
     ("lines; a function at most #", FUNCTION_LINES),
     ("job's name has at most # characters", MAX_JOB_NAME),
     ("# KiB in all", MAX_INLINE_BYTES / 1024),
-    ("The codes # to", min(EXIT_CODES)),
-    (r"The codes \d+ to #", max(EXIT_CODES)),
     ("`?All`? up to # workers", MOST_FORWARDED),
     ("each worker beyond # there", HEAD_WORKERS),
     ("(?:more than|at most) # rounds", ROUNDS_WITHOUT_CHECKPOINT),

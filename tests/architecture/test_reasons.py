@@ -1,9 +1,8 @@
-"""reasons.md lists exactly the reasons of conditions that the code has, and the runbook the failure classes."""
+"""reasons.md lists exactly the reasons of conditions that the code has."""
 
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from tests.architecture.test_events import CAMEL_CASE, PASSED_ON
 
 from railhead.api import conditions as types
 from railhead.client.explain.causes import read_causes
-from railhead.contract.failure import FailureClass
 from railhead.planning.decisions.continued_run import RESTORED
 from railhead.planning.decisions.next_attempt import WAITING_FOR_PODS
 from railhead.planning.decisions.suspend import SUSPENDED, SUSPENDING
@@ -66,10 +64,3 @@ def test_every_reason_of_a_condition_is_documented_and_every_documented_reason_e
 def test_other_reasons_come_from_known_expressions() -> None:
     known = {*VARIABLES, "phase", "SUSPENDED", "SUSPENDING", "RESTORED", "WAITING_FOR_PODS", "f'Not{type_}'"}
     assert {each for each in made() if not CAMEL_CASE.fullmatch(each) or each.isupper()} <= known
-
-
-def test_each_failure_class_in_the_runbook_exists() -> None:
-    text = (DOCS / "operate" / "runbook.md").read_text().partition("## Failure classes")[2]
-    classes = re.findall(r"^\| ([A-Z]\w+) \|", text, re.MULTILINE)[1:]
-    assert len(classes) > 5
-    assert set(classes) <= {str(each) for each in FailureClass}

@@ -78,7 +78,7 @@ class FailurePolicyRule(Model):
         "status.failure.reason is one of these.", min_length=1, max_length=32, json_schema_extra=SET
     )
     on_class: list[RuledClass] | None = optional(
-        "status.failure.class is one of these.", min_length=1, max_length=len(RULED_CLASSES), json_schema_extra=SET
+        "status.failure.class is one of these.", min_length=1, max_length=16, json_schema_extra=SET
     )
 
 

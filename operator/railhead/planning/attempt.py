@@ -25,7 +25,6 @@ from railhead.contract.times import format_time
 from railhead.planning.children import (
     driver_removal,
     find_initial_checkpoint,
-    gang_removal,
     head_pod,
     input_removal,
     prerequisites,
@@ -37,6 +36,7 @@ from railhead.planning.facts.reported_progress import change_by_outcome, with_es
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
+from railhead.planning.prerequisites import remove_pod_group
 from railhead.planning.wanted_status import (
     Requirement,
     WantedStatus,
@@ -109,7 +109,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
         wanted=decision.wanted and decision.wanted.requiring(Requirement.FRESH_PODS),  # the view may lack a head
         # All of them, also terminated ones, which were kept as evidence until now.
         deletes=delete_all(job.pods),
-        forgotten=(*driver_removal(job), *input_removal(job), *gang_removal(job)),
+        forgotten=(*driver_removal(job), *input_removal(job), *remove_pod_group(job)),
         events=(*_report_abandoned_pods(job), event),
     )
 

@@ -1,11 +1,11 @@
-"""The children of a job: which there are to create, and which to delete; and their material: the checkpoint of
-spec.resumeFrom, and the child that a pod of the attempt cannot mount.
+"""The children of a job: the table that creates and removes them, the pods and the Workload that decisions create, and
+their material: the checkpoint of spec.resumeFrom, and the child that a pod of the attempt cannot mount.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from railhead.api import names
@@ -16,99 +16,67 @@ from railhead.planning.facts.reasons import FAILED_MOUNT
 from railhead.planning.job import Job
 from railhead.planning.observed import Remove
 from railhead.planning.plan import (
-    DRIVER,
-    HEADS_SERVICE,
-    INPUT,
-    NETWORK_POLICY,
     POD,
-    POD_GROUP,
-    SECRET,
     WORKLOAD,
     CopyConfigMap,
     Create,
 )
-from railhead.resources.bundle import build_bundle_config_map
-from railhead.resources.code_volume import build_source_copy
-from railhead.resources.gangs.schedulers import SCHEDULERS, build_gang, build_pod_group
-from railhead.resources.mounts import Mounts, build_secret
-from railhead.resources.network import build_heads_service, build_network_policy
+from railhead.planning.prerequisites import (
+    copy_source,
+    create_driver,
+    create_heads_service,
+    create_input,
+    create_network_policy,
+    create_pod_group,
+    create_secret,
+    remove_input,
+    remove_network_policy,
+    remove_pod_group,
+    remove_source,
+)
+from railhead.resources.gangs.schedulers import SCHEDULERS
 from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod
 from railhead.resources.queues.kueue import build_workload
 
 
-def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ...]:
-    """The objects that every pod of the attempt refers to. They are created with every pod, idempotent by name:
-    somebody may have deleted a child of a running job.
+@dataclass(frozen=True)
+class ChildRow:
+    """How one kind of child comes and goes. Head pod, worker pods and Workload are no rows: decisions create those.
 
-    Without those of an attempt that an operator of another version, or with another key, began: this one cannot make
-    the same.
+    Attributes:
+        create: returns what the pods of this attempt need of it; nothing if the job has none.
+        remove: returns what to delete of it at the end of the job; None = garbage collection or its owner removes it.
     """
-    wanted = job.mounts_of(attempt)
-    own = job.own_mounts
-    build_driver = partial(build_bundle_config_map, job.settings, namespace=job.namespace)
-    build_service = partial(build_heads_service, job.namespace, job.settings.common_metadata)
-    return (
-        Create(HEADS_SERVICE, names.HEADS_SERVICE, build_service),
-        *((Create(DRIVER, own.driver, build_driver),) if wanted.driver == own.driver else ()),
-        *((Create(INPUT, own.input, lambda: job.own_input),) if wanted.input == own.input else ()),
-        *((_create_secret(job, own),) if (wanted.input, wanted.secret) == (own.input, own.secret) else ()),
-        *_copy_source(job, wanted.source),
-        *_create_network_policy(job),
-        *_create_pod_group(job, attempt=attempt),
-    )
+
+    create: Callable[[Job, int], tuple[Create | CopyConfigMap, ...]]
+    remove: Callable[[Job], tuple[Remove, ...]] | None = None
 
 
-def _create_secret(job: Job, own: Mounts) -> Create:
-    build = partial(build_secret, job.ref, job.settings, input_name=own.input)
-    # A partial would show the key.
-    return Create(SECRET, own.secret, lambda: build(), owner=own.input)
+# The order is that of creation, within a step of their policies.
+CHILDREN = (
+    ChildRow(create_heads_service),  # shared by all jobs of the namespace
+    ChildRow(create_driver),  # shared too: driver_removal
+    ChildRow(create_input, remove_input),
+    ChildRow(create_secret),  # the input owns it
+    ChildRow(copy_source, remove_source),
+    ChildRow(create_network_policy, remove_network_policy),
+    ChildRow(create_pod_group, remove_pod_group),
+)
 
 
-def _copy_source(job: Job, name: str) -> tuple[CopyConfigMap, ...]:
-    """A change to the user's ConfigMap must not affect a running job, nor give two attempts different code."""
-    source = job.spec.source.config_map if job.spec.source else None
-    if source is None:
-        return ()
-    keys = tuple(item.key for item in source.items or [])
-    build = partial(build_source_copy, job.ref, name)
-    return (CopyConfigMap(name, source.name, keys, build, field="spec.source.configMap"),)
+def prerequisites(job: Job, *, attempt: int) -> tuple[Create | CopyConfigMap, ...]:
+    """Returns the objects that every pod of the attempt refers to. They are created with every pod, idempotent by
+    name: somebody may have deleted a child of a running job.
 
-
-def _create_network_policy(job: Job) -> tuple[Create, ...]:
-    policy = job.settings.job_network_policy
-    if policy is None:
-        return ()
-    build = partial(build_network_policy, job.ref, policy, has_metrics=job.spec.metrics is not None)
-    return (Create(NETWORK_POLICY, names.network_policy_name(job.name, job.uid), build),)
-
-
-def _create_pod_group(job: Job, *, attempt: int) -> tuple[Create, ...]:
-    """The newest version that the API server serves."""
-    scheduler = SCHEDULERS.get(job.gang_scheduler_of(attempt))
-    if scheduler is None:
-        return ()
-    gang = build_gang(job.ref, job.spec, attempt=attempt, least_workers=job.least_workers)
-    create = None
-    # From the oldest to the newest, so that the newest holds the older ones as its fallbacks.
-    for group in reversed(scheduler.pod_groups):
-        build = partial(build_pod_group, job.ref, gang, group, attempt=attempt)
-        create = Create(POD_GROUP, gang.name, build, older=create)
-    if create:
-        return (create,)
-    return ()
+    Leaves out those of an attempt that an operator of another version, or with another key, began: this one cannot
+    make the same.
+    """
+    return tuple(create for row in CHILDREN for create in row.create(job, attempt))
 
 
 def removals(job: Job) -> tuple[Remove, ...]:
-    """Removes all children except the pods, and a NetworkPolicy also if an operator with other settings created it.
-
-    The Secret goes with the input, which owns it.
-    """
-    mounts = job.mounts_of(job.attempt)
-    configs = [mounts.input]
-    if job.spec.source and job.spec.source.config_map:
-        configs.append(mounts.source)
-    policy = Remove("NetworkPolicy", names.network_policy_name(job.name, job.uid))
-    return (*(Remove("ConfigMap", name) for name in configs), policy, *gang_removal(job))
+    """Removes all children except the pods."""
+    return tuple(remove for row in CHILDREN if row.remove for remove in row.remove(job))
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:
@@ -130,16 +98,6 @@ def input_removal(job: Job) -> tuple[Remove, ...]:
     if name not in ("", job.own_mounts.input):
         return (Remove("ConfigMap", name),)
     return ()
-
-
-def gang_removal(job: Job) -> tuple[Remove, ...]:
-    """Removes the PodGroup of the current attempt, whichever version of it exists."""
-    scheduler = SCHEDULERS.get(job.gang_scheduler_of(job.attempt))
-    # Before the first attempt there is no group, whatever the spec names.
-    if scheduler is None or job.attempt == 0:
-        return ()
-    name = names.gang_name(job.name, job.uid, job.attempt)
-    return (Remove("PodGroup", name, api_versions=tuple(group.api_version for group in scheduler.pod_groups)),)
 
 
 def create_workload(job: Job) -> Create:

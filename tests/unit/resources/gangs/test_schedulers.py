@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from railhead.api import names
-from railhead.planning.children import gang_removal, head_pod, prerequisites, removals, worker_pods
+from railhead.planning.children import head_pod, prerequisites, removals, worker_pods
 from railhead.planning.job import Job
 from railhead.planning.plan import CopyConfigMap, Create
+from railhead.planning.prerequisites import remove_pod_group
 from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.unit.builders import UID, make_job, make_spec
 
@@ -38,7 +39,7 @@ def test_without_a_gang_scheduler_there_is_no_group() -> None:
     job = make_job()
     assert all(create.kind != "PodGroup" for create in prerequisites(job, attempt=1))
     assert "schedulingGroup" not in head_pod(job, attempt=1, workers=2).build()["spec"]
-    assert gang_removal(job) == ()
+    assert remove_pod_group(job) == ()
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -121,4 +122,4 @@ def test_the_group_is_removed_with_the_jobs_children_in_each_version(scheduler: 
         (each.name, version) for each in removals(job) if each.kind == "PodGroup" for version in each.api_versions
     }
     assert removed == {(NAME, group["apiVersion"]) for group in build_pod_groups(job)}
-    assert gang_removal(replace(job, status=make_job().status)) == (), "before the first attempt there is none"
+    assert remove_pod_group(replace(job, status=make_job().status)) == (), "before the first attempt there is none"
