@@ -7,7 +7,6 @@ import signal
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
@@ -17,6 +16,8 @@ from railhead.local.addresses import free_port
 from railhead.local.control_plane.servers import answers
 from railhead.local.install import NAMESPACE
 from railhead.local.processes import python_command, spawn
+from tests.operator.forked import ForkedOperator
+from tests.waiting import wait_until
 
 READY_SECONDS = 60
 
@@ -38,14 +39,15 @@ class RunningOperator:
         flags: Sequence[str] = (),
         packages: Path | None = None,
     ) -> None:
-        """`namespace` is the operator's own; `flags` apply to every start; `packages` has another version."""
-        self._env = {**os.environ, "PYTHONPATH": str(packages)} if packages else None
+        """`namespace` is the operator's own; `flags` apply to every start; `packages` has another version, which runs
+        in its own interpreter."""
+        self._packages = packages
         self.kubeconfig = kubeconfig
         self._namespace, self._flags = namespace, flags
         self._report_port, self._probe_port = free_port(), free_port()
         self.report_url = f"https://127.0.0.1:{self._report_port}"
         self.log = folder / "operator.log"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ForkedOperator | subprocess.Popen[bytes] | None = None
 
     def start(self, *, report_url: str = "", flags: Sequence[str] = ()) -> None:
         """Returns when its watches are synced. `report_url` is what jobs receive instead of the real one."""
@@ -71,16 +73,22 @@ class RunningOperator:
             "report-url": report_url or self.report_url,
             "probe-listen": f"127.0.0.1:{self._probe_port}",
         }
-        command = [*python_command("railhead.cli operator", options), *self._flags, *flags]
-        self._process = spawn(command, log=self.log, env=self._env)
+        all_flags = [*(f"--{option}={value}" for option, value in options.items()), *self._flags, *flags]
+        if self._packages is None:
+            self._process = ForkedOperator(["operator", *all_flags], log=self.log)
+            return
+        command = [*python_command("railhead.cli operator", {}), *all_flags]
+        self._process = spawn(command, log=self.log, env={**os.environ, "PYTHONPATH": str(self._packages)})
 
     def wait_ready(self) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + READY_SECONDS
-        while not answers(f"http://127.0.0.1:{self._probe_port}/readyz"):
-            assert self._process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, f"the operator is not ready\n{self.log.read_text()}"
-            time.sleep(0.05)
+        ready = f"http://127.0.0.1:{self._probe_port}/readyz"
+
+        def is_ready() -> bool:
+            assert not self.has_ended, self.log.read_text()
+            return answers(ready)
+
+        wait_until("the operator is ready", is_ready, seconds=READY_SECONDS, tell=self.log.read_text)
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
