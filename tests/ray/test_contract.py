@@ -445,6 +445,16 @@ def test_the_node_starts_servers_that_nobody_uses_where_the_driver_leaves_them_o
     assert '"--modules-to-load=UsageStatsHead"' in services.partition("if not include_dash:")[2][:300]
 
 
+def test_ray_start_is_imported_without_the_other_commands() -> None:
+    """In a process of its own, which has not imported them."""
+    code = (
+        "import sys; from railhead.driver.ray import daemons; scripts = daemons.import_scripts(); "
+        "print(scripts.start.name, 'list' in scripts.cli.commands, set(daemons.OTHER_COMMANDS) & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "start False set()\n", done.stderr
+
+
 def test_the_dashboard_starts_with_what_the_driver_gives() -> None:
     used_by = "driver/ray/dashboard_process.py"
     start = find("ray._private.services", "start_api_server", used_by=used_by)

@@ -32,7 +32,7 @@ def train_func():
 
 def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
     """By the operator's own builder; `accelerator` is the type that Ray would detect on the nodes."""
-    spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "backend": {"name": "gloo"}})
+    spec = make_spec(scaling=scaling, trainer={"trainFunc": "user:train_func", "framework": "Python"})
     job = build_job_input(JobRef("default", "test", "0a1b2c3d-0000-0000-0000-000000000000"), spec)
     worker = job.ray_node.worker
     if accelerator:

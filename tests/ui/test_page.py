@@ -11,9 +11,19 @@ from playwright.sync_api import Page, expect
 
 from tests.ui.conftest import Server, Visiting
 from tests.ui.scenes import HOSTILE, TRACEBACK, TRACKER_URL
+from tests.ui.test_ten_tasks import (
+    TASKS,
+    Person,
+    Task,
+    read_what_rank_3_printed,
+    see_what_it_cost,
+    see_what_it_waits_for,
+)
 
 TABS = ("overview", "curves", "ranks", "checkpoints", "logs", "events", "spec")
 CANVAS = ".nicegui-echart canvas"
+# The other tests find the answers of the other tasks, though they do not count clicks.
+ONLY_AS_TASKS = (read_what_rank_3_printed, see_what_it_waits_for, see_what_it_cost)
 
 
 @pytest.fixture(autouse=True)
@@ -95,12 +105,18 @@ def test_a_job_is_opened_with_the_keyboard(five: Server, visit: Visiting) -> Non
 def test_each_view_of_each_job_fits_and_says_something(
     five: Server, visit: Visiting, name: str, is_narrow: bool
 ) -> None:
-    visited = visit(five, is_narrow=is_narrow, is_dark=is_narrow)
+    page = visit(five, is_narrow=is_narrow, is_dark=is_narrow).open(f"/jobs/team-a/{name}")
     for tab in TABS:
-        page = visited.open(f"/jobs/team-a/{name}?tab={tab}")
+        open_tab(page, tab)
         expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]
         expect(page.get_by_role("link", name=re.compile("What is this")).first).to_be_visible()
+
+
+def open_tab(page: Page, tab: str) -> None:
+    """Opens it by a click: a page that is loaded again costs a second of processor time."""
+    page.get_by_role("tab", name=tab.capitalize(), exact=True).click()
+    expect(page.get_by_role("tab", name=tab.capitalize(), exact=True)).to_have_attribute("aria-selected", "true")
 
 
 def test_the_overview_says_why_and_shows_the_cause_of_each_gap(five: Server, visit: Visiting) -> None:
@@ -260,29 +276,28 @@ def test_the_runs_of_a_storage_are_listed_without_their_jobs(five: Server, visit
 def test_each_view_of_a_past_run_fits_and_says_something(
     five: Server, visit: Visiting, name: str, state: str, is_narrow: bool
 ) -> None:
-    visited = visit(five, is_narrow=is_narrow, is_dark=is_narrow)
+    page = visit(five, is_narrow=is_narrow, is_dark=is_narrow).open(f"/runs/0/{name}")
+    expect(page.locator(".rh-badge").first).to_have_text(state)
     for tab in [each for each in TABS if each != "ranks"]:
-        page = visited.open(f"/runs/0/{name}?tab={tab}")
-        expect(page.locator(".rh-badge").first).to_have_text(state)
+        open_tab(page, tab)
         expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]
 
 
 def test_a_past_run_has_curves_checkpoints_logs_and_what_it_was_to_run(five: Server, visit: Visiting) -> None:
-    visited = visit(five)
-    page = visited.open("/runs/0/broken?tab=curves")
+    page = visit(five).open("/runs/0/broken?tab=curves")
     expect(page.locator(CANVAS)).to_have_count(4)
     page.get_by_label("Compare with").click()
     page.get_by_role("option", name="runs/wide").click()
     page.keyboard.press("Escape")
     wait_for_series(page, ["broken", "wide"])
-    visited.open("/runs/0/broken?tab=checkpoints")
+    open_tab(page, "checkpoints")
     assert "newest" in wait_for_row(page, "checkpoint_2")
-    visited.open("/runs/0/broken?tab=logs")
+    open_tab(page, "logs")
     page.get_by_label("Attempt").click()
     page.get_by_role("option", name="1, archived").click()
     expect(page.get_by_text("archived line 299")).to_be_visible()
-    visited.open("/runs/0/broken?tab=spec")
+    open_tab(page, "spec")
     expect(page.get_by_text("image: registry.example.com/train:1")).to_be_visible()
 
 
@@ -321,11 +336,28 @@ def test_dark_light_and_as_the_browser_says(five: Server, visit: Visiting) -> No
     expect(page.locator("body.body--dark")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        *(pytest.param(task, id=task.question) for task in TASKS if task.do in ONLY_AS_TASKS),
+        *(
+            pytest.param(task, id=task.question, marks=pytest.mark.slow)
+            for task in TASKS
+            if task.do not in ONLY_AS_TASKS
+        ),
+    ],
+)
+def test_a_question_has_its_answer_within_so_many_clicks(five: Server, visit: Visiting, task: Task) -> None:
+    person = Person(visit(five).open("/"))
+    task.do(person)
+    assert person.clicks == task.clicks
+
+
 def test_hostile_text_stays_text(hostile: Server, visit: Visiting) -> None:
     shown = {"overview": HOSTILE[0], "ranks": HOSTILE[0], "logs": HOSTILE[1], "events": HOSTILE[0], "spec": HOSTILE[1]}
-    visited = visit(hostile)
+    page = visit(hostile).open("/jobs/team-a/digits")
     for tab in TABS:
-        page = visited.open(f"/jobs/team-a/digits?tab={tab}")
+        open_tab(page, tab)
         if tab == "ranks":
             page.get_by_role("button", name="Ask all ranks").click()
             expect(page.get_by_text("2 different stacks")).to_be_visible()
@@ -352,8 +384,9 @@ def test_hostile_text_of_a_record_stays_text(hostile: Server, visit: Visiting) -
     visited = visit(hostile)
     expect(visited.open("/runs/0").get_by_text(HOSTILE[0]).first).to_be_attached()
     check_nothing_has_run(visited.page, title="Past runs")
+    page = visited.open("/runs/0/digits")
     for tab in [each for each in TABS if each != "ranks"]:
-        page = visited.open(f"/runs/0/digits?tab={tab}")
+        open_tab(page, tab)
         expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
         if tab in ("overview", "spec"):
             expect(page.get_by_text(HOSTILE[0]).first).to_be_attached()

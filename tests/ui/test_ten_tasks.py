@@ -1,6 +1,7 @@
 """Ten questions of a person, answered by a new user in the browser: each counts its clicks, and finds its answer.
 
-`python -m tests.ui.test_ten_tasks` does all and prints the table of docs/how-to/page.md, with the seconds of each.
+test_page.py asks them, in the browser that it has open. `python -m tests.ui.test_ten_tasks` does all and prints the
+table of docs/how-to/page.md, with the seconds of each.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 from tools.chromium import resolve_chromium
 
-from tests.ui.conftest import WIDE, Server, Visiting, serve
+from tests.ui.conftest import WIDE, serve
 
 
 @dataclass
@@ -140,22 +140,6 @@ TASKS = (
     Task("Which node is bad?", "the job; the causes of gaps", 1, find_the_bad_node),
     Task("What did this deleted job's spec say?", "Past runs, the run, Spec", 3, read_the_spec_of_a_deleted_job),
 )
-# test_page.py finds the answers of the others, though it does not count clicks.
-ONLY_HERE = (read_what_rank_3_printed, see_what_it_waits_for, see_what_it_cost)
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        *(pytest.param(task, id=task.question) for task in TASKS if task.do in ONLY_HERE),
-        *(pytest.param(task, id=task.question, marks=pytest.mark.slow) for task in TASKS if task.do not in ONLY_HERE),
-    ],
-)
-def test_a_question_has_its_answer_within_so_many_clicks(five: Server, visit: Visiting, task: Task) -> None:
-    expect.set_options(timeout=60_000)
-    person = Person(visit(five).open("/"))
-    task.do(person)
-    assert person.clicks == task.clicks
 
 
 def test_the_page_of_the_documentation_has_these_tasks() -> None:

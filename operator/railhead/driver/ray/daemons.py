@@ -14,12 +14,14 @@ from its first mark on. The rest never leaves the pod, so that neither Ray's con
 carries what the head does not show. With None there is no log monitor.
 
 The raylet starts each worker process by `start_worker`, which needs less time than Ray's own program.
+`ray start` is imported without Ray's other commands, which need more time than all the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
 import os
 import random
@@ -53,6 +55,9 @@ FILES = {
     "METRICS_AGENT_PORT_NAME": "metrics_agent_port",
     "METRICS_EXPORT_PORT_NAME": "metrics_export_port",
 }
+SCRIPTS = "ray.scripts.scripts"
+# Ray's commands that it goes on without, as in an image without ray[serve].
+OTHER_COMMANDS = ("ray.serve.scripts", "ray.dashboard.modules.job.cli", "ray.util.state.state_cli")
 SETUP = f"from {start_worker.__module__} import start_worker\n\nstart_worker({{original!r}})\n"
 AGENT_OPTION = "--dashboard_agent_command="
 AGENT = "import os, time\n\nwhile str(os.getppid()) == os.environ['RAY_RAYLET_PID']:\n    time.sleep(1)\n"
@@ -63,13 +68,14 @@ Module = Any  # one of Ray's, in which names are replaced
 def run_ray(arguments: list[str]) -> None:
     """Runs `ray start ...`; returns or exits when Ray does."""
     from ray._private import node, services, utils
-    from ray.scripts.scripts import main, start
 
     from ray import _raylet
 
+    scripts = import_scripts()
+
     # The raylet of an older Ray does not wait.
     if hasattr(_raylet, "persist_port"):
-        missing = list_missing(start, services, _raylet, utils)
+        missing = list_missing(scripts.start, services, _raylet, utils)
         # A newer Ray: it starts as it does by itself.
         if missing:
             log(f"ray start has no {', '.join(missing)}: on a busy machine a node may not join")
@@ -83,7 +89,21 @@ def run_ray(arguments: list[str]) -> None:
     if os.environ.get(STATISTICS) == "0":
         node.Node.start_api_server = ignore
     sys.argv = ["ray", *arguments]
-    main()
+    scripts.main()
+
+
+def import_scripts() -> Module:
+    """Returns Ray's module with `ray start`, imported without its other commands; with them if it needs one."""
+    left_out = [name for name in OTHER_COMMANDS if name not in sys.modules]
+    for name in left_out:
+        sys.modules[name] = None  # type: ignore[assignment]  # its import raises ImportError
+    try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(SCRIPTS)
+    finally:
+        for name in left_out:
+            del sys.modules[name]
+    return importlib.import_module(SCRIPTS)
 
 
 def list_missing(start: Any, services: Module, raylet: Module, utils: Module) -> list[str]:

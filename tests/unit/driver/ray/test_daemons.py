@@ -116,6 +116,19 @@ def test_contract_ray_start_takes_the_ports() -> None:
     assert {name for option in start.params for name in option.opts} >= set(OPTIONS)
 
 
+def test_a_ray_start_that_needs_another_command_is_imported_with_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As a later Ray might: a pod that starts more slowly is better than one that does not start."""
+    (tmp_path / "its_scripts.py").write_text("import its_command\n")
+    (tmp_path / "its_command.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(daemons, "SCRIPTS", "its_scripts")
+    monkeypatch.setattr(daemons, "OTHER_COMMANDS", ("its_command",))
+    scripts = daemons.import_scripts()
+    assert scripts.its_command is sys.modules["its_command"] is not None
+
+
 @pytest.mark.parametrize("are_on", [False, True])
 def test_servers_that_nobody_uses_are_left_out(monkeypatch: pytest.MonkeyPatch, *, are_on: bool) -> None:
     """The dashboard's process without the dashboard is for usage statistics, which users may switch on."""
