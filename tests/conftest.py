@@ -36,8 +36,12 @@ WITH_RANKS = "tests/unit/training/"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # `timeout` and CI end a run by SIGTERM: as with Ctrl-C, each test then ends the processes that it has started.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+# Of each property. `make test-all` tries 600.
+EXAMPLES = int(os.environ.get("RAILHEAD_EXAMPLES", "75"))
 # By the clock, an example may take 200 ms, and the choice of examples a second: too little on a busy machine.
-settings.register_profile("railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+)
 settings.load_profile("railhead")
 # For kube-apiserver, etcd and kubectl: a quarter less processor time, for 100 MB more. The part `faults` of all tests
 # would make it 4 GB more: from the limit on, garbage is collected as often as it takes to stay there.
