@@ -16,6 +16,7 @@ from tools.go_program import NotBuilt
 from tools.other_kubernetes import resolve_kubernetes
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
@@ -93,6 +94,15 @@ def find_folder(nodeid: str) -> str:
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests pytest-xdist keeps in one process."""
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # pytest-xdist counts what is left of all scopes of a process after each test, also of those that are done:
+        # with thousands of them, that takes as long as the tests.
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        units = self.assigned_work[node]
+        if all(units[scope].values()):
+            del units[scope]
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(WITH_RANKS):

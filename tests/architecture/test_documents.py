@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def test_links_point_to_existing_files(path: Path) -> None:
     assert not missing
 
 
+@cache
 def find_anchors(path: Path) -> set[str]:
     """What GitHub makes of a document's headings."""
     anchors: set[str] = set()
@@ -148,14 +150,18 @@ def test_pages_for_users_name_no_tests() -> None:
     assert [(path.name, file) for path in pages for file, _ in TEST.findall(path.read_text())] == []
 
 
-@per_document
-def test_named_make_targets_exist(path: Path) -> None:
+@cache
+def find_make_targets() -> set[str]:
     targets = set(re.findall(r"^([a-z][a-z0-9.-]*):", (PROJECT / "Makefile").read_text(), re.MULTILINE))
     # The rule bench-% runs each program of benchmarks.
     programs = [file for file in (PROJECT / "benchmarks").glob("**/*.py") if "__main__" in file.read_text() + file.stem]
     names = (file.parent.name if file.stem == "__main__" else file.stem for file in programs)
-    targets |= {f"bench-{name.replace('_', '-')}" for name in names}
-    assert set(MAKE.findall(path.read_text())) <= targets
+    return targets | {f"bench-{name.replace('_', '-')}" for name in names}
+
+
+@per_document
+def test_named_make_targets_exist(path: Path) -> None:
+    assert set(MAKE.findall(path.read_text())) <= find_make_targets()
 
 
 @per_document
