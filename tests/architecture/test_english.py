@@ -55,7 +55,8 @@ BANNED = {
     r"all is well": "there is no problem",
     r"ends? well|ended well": "succeeds, exits 0",
 }
-ANY = re.compile(rf"(?<![\w/-])(?:{'|'.join(BANNED)})(?![\w/-])".replace(" ", r"\s+"), re.IGNORECASE)
+# Finds any of them in lower case: a fifth of the time of one search for each, which ignores case.
+ANY = re.compile(rf"\b(?:{'|'.join(BANNED)})".lower().replace(" ", r"\s+"))
 # Where a comment continues on the next line, and what may be between its words.
 COMMENT_BREAK = re.compile(r"\n[# ]*")
 BEFORE_A_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
@@ -63,7 +64,7 @@ BEFORE_A_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 def find_banned(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, phrase and replacement. A phrase may cross the end of a line; `code` and fences count too."""
-    if not ANY.search(text):
+    if not ANY.search(text.lower()):
         return
     for phrase, better in BANNED.items():
         pattern = rf"(?<![\w/-])(?:{phrase})(?![\w/-])".replace(" ", r"\s+")
@@ -90,7 +91,7 @@ def read_checked(path: Path) -> str:
     if not path.is_relative_to(PROJECT / "tests"):
         return text
     # Tokens take ten times as long as a search: only a file that has a phrase somewhere is divided into them.
-    return extract_prose(text) if ANY.search(COMMENT_BREAK.sub("\n", text)) else ""
+    return extract_prose(text) if ANY.search(COMMENT_BREAK.sub("\n", text.lower())) else ""
 
 
 def checked_files() -> list[Path]:
