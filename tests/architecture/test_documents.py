@@ -167,7 +167,7 @@ def test_named_make_targets_exist(path: Path) -> None:
 @per_document
 def test_example_train_jobs_are_valid(path: Path) -> None:
     for language, text in FENCE.findall(path.read_text()):
-        documents = yaml.safe_load_all(text) if language == "yaml" else ()
+        documents = yaml.load_all(text, yaml.CSafeLoader) if language == "yaml" else ()
         for document in documents:
             if isinstance(document, dict) and document.get("kind") == "TrainJob":
                 parse_spec(document["spec"], name=document["metadata"]["name"])
@@ -184,9 +184,12 @@ def walk(node: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]
             yield from walk(field["additionalProperties"], f"{path}.{name}.<name>")
 
 
+@cache
 def fields() -> dict[str, dict[str, Any]]:
     """The CRD's own fields by their path."""
-    schema = yaml.safe_load(CRD.read_text())["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    schema = yaml.load(CRD.read_text(), yaml.CSafeLoader)["spec"]["versions"][0]["schema"]["openAPIV3Schema"][
+        "properties"
+    ]
     found = {path: field for part in ("spec", "status") for path, field in walk(schema[part], part)}
     return {path: field for path, field in found.items() if not FOREIGN.search(path)}
 
