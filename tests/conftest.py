@@ -16,6 +16,7 @@ from tools.go_program import NotBuilt
 from tools.other_kubernetes import resolve_kubernetes
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from railhead.local.control_plane import ControlPlane
 from railhead.local.control_plane.binaries import resolve
@@ -36,8 +37,12 @@ WITH_RANKS = "tests/unit/training/"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # `timeout` and CI end a run by SIGTERM: as with Ctrl-C, each test then ends the processes that it has started.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
+# Of each property. `make test-all` tries 600.
+EXAMPLES = int(os.environ.get("RAILHEAD_EXAMPLES", "75"))
 # By the clock, an example may take 200 ms, and the choice of examples a second: too little on a busy machine.
-settings.register_profile("railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES
+)
 settings.load_profile("railhead")
 # For kube-apiserver, etcd and kubectl: a quarter less processor time, for 100 MB more. The part `faults` of all tests
 # would make it 4 GB more: from the limit on, garbage is collected as often as it takes to stay there.
@@ -89,6 +94,15 @@ def find_folder(nodeid: str) -> str:
 
 class Spread(LoadScopeScheduling):  # type: ignore[misc]
     """Which tests pytest-xdist keeps in one process."""
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # pytest-xdist counts what is left of all scopes of a process after each test, also of those that are done:
+        # with thousands of them, that takes as long as the tests.
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        units = self.assigned_work[node]
+        if all(units[scope].values()):
+            del units[scope]
 
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(WITH_RANKS):

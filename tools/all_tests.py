@@ -49,6 +49,7 @@ PARTS: Mapping[str, Part] = {
     "test": Part((*_MAKE, "test")),
     "unit": Part((*_SLOW, "tests/unit")),
     "fuzz": Part((*_SLOW, *_EACH_PROCESSOR, "tests/fuzz", "tests/api")),
+    "properties": Part((*_PYTEST, *_EACH_PROCESSOR, "tests/unit", "-m", "hypothesis"), {"RAILHEAD_EXAMPLES": "600"}),
     "chart": Part((*_SLOW, "tests/chart")),
     "ui": Part((*_SLOW, "tests/ui")),
     "schedules": Part((*_PYTEST, *_EACH_PROCESSOR, _SCHEDULES, "-k", "1-"), _MANY),

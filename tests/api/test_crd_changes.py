@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -71,32 +73,59 @@ def prepare(changes: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any
     return before, patch
 
 
-def send(api_server: ApiServer, before: dict[str, Any], patch: list[dict[str, Any]]) -> tuple[int, str]:
-    """Answer to the patch of the job, once it is suspended."""
-    created = api_server.request("POST", PATH, before)
-    assert created.status == 201, created.message
-    path = f"{PATH}/changed"
-    try:
+class SuspendedJobs:
+    """Jobs of which each is stored once, and never changes: each change is a dry run."""
+
+    def __init__(self, api_server: ApiServer) -> None:
+        self._api_server = api_server
+        self._paths: dict[str, str] = {}
+
+    def store(self, job: dict[str, Any]) -> str:
+        """Returns the path of the job, which is suspended."""
+        text = json.dumps(job, sort_keys=True)
+        if text in self._paths:
+            return self._paths[text]
+        name = f"changed-{len(self._paths)}"
+        created = self._api_server.request("POST", PATH, {**job, "metadata": {**job["metadata"], "name": name}})
+        assert created.status == 201, created.message
+        path = f"{PATH}/{name}"
+        self._paths[text] = path
         status = {"status": {"phase": "Suspended"}}
-        assert api_server.request("PATCH", f"{path}/status", status, content_type=MERGE_PATCH).status == 200
-        answer = api_server.request("PATCH", path, patch, content_type=JSON_PATCH, fieldValidation="Strict")
+        written = self._api_server.request("PATCH", f"{path}/status", status, content_type=MERGE_PATCH)
+        assert written.status == 200, written.message
+        return path
+
+    def change(self, job: dict[str, Any], patch: list[dict[str, Any]]) -> tuple[int, str]:
+        """Returns the answer to the patch of the job."""
+        answer = self._api_server.request(
+            "PATCH", self.store(job), patch, content_type=JSON_PATCH, fieldValidation="Strict", dryRun="All"
+        )
         return answer.status, answer.message
-    finally:
-        api_server.request("DELETE", path)
+
+    def delete(self) -> None:
+        for path in self._paths.values():
+            self._api_server.request("DELETE", path)
+
+
+@pytest.fixture(scope="module")
+def suspended(api_server: ApiServer) -> Iterator[SuspendedJobs]:
+    jobs = SuspendedJobs(api_server)
+    yield jobs
+    jobs.delete()
 
 
 @pytest.mark.parametrize("bad", JUDGED, ids=lambda bad: f"{bad.field}: {bad.message}")
-def test_a_change_is_judged_as_at_creation(api_server: ApiServer, bad: Bad) -> None:
-    status, message = send(api_server, *prepare(bad.changes))
+def test_a_change_is_judged_as_at_creation(suspended: SuspendedJobs, bad: Bad) -> None:
+    status, message = suspended.change(*prepare(bad.changes))
     assert status in (400, 422), message
     assert bad.field in message and bad.message in message
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_what_may_be_created_may_be_changed_to(api_server: ApiServer, name: str) -> None:
+def test_what_may_be_created_may_be_changed_to(suspended: SuspendedJobs, name: str) -> None:
     before, patch = prepare({path: value for path, value in VALID[name].items() if not path.startswith("metadata")})
     if patch:
-        status, message = send(api_server, before, patch)
+        status, message = suspended.change(before, patch)
         # What makes one valid job may contradict what another one has.
         assert status == 200 or "number of GPUs" in message or "another volume at /dev/shm" in message, message
 

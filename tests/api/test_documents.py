@@ -39,7 +39,7 @@ def find_objects(path: Path) -> list[dict[str, object]]:
     """Returns the complete objects in the YAML blocks of a page, or in a file of YAML."""
     text = path.read_text()
     blocks = [text] if path.suffix == ".yaml" else BLOCK.findall(text)
-    documents = [document for block in blocks for document in yaml.safe_load_all(block)]
+    documents = [document for block in blocks for document in yaml.load_all(block, yaml.CSafeLoader)]
     return [each for each in documents if isinstance(each, dict) and {"apiVersion", "kind"} <= set(each)]
 
 

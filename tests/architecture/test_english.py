@@ -12,8 +12,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PROJECT = Path(__file__).resolve().parents[2]
 CHECKED = (
     "README.md",
@@ -57,11 +55,17 @@ BANNED = {
     r"all is well": "there is no problem",
     r"ends? well|ended well": "succeeds, exits 0",
 }
+# Finds any of them in lower case: a fifth of the time of one search for each, which ignores case.
+ANY = re.compile(rf"\b(?:{'|'.join(BANNED)})".lower().replace(" ", r"\s+"))
+# Where a comment continues on the next line, and what may be between its words.
+COMMENT_BREAK = re.compile(r"\n[# ]*")
 BEFORE_A_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
 
 
 def find_banned(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, phrase and replacement. A phrase may cross the end of a line; `code` and fences count too."""
+    if not ANY.search(text.lower()):
+        return
     for phrase, better in BANNED.items():
         pattern = rf"(?<![\w/-])(?:{phrase})(?![\w/-])".replace(" ", r"\s+")
         for match in re.finditer(pattern, text, re.IGNORECASE):
@@ -84,18 +88,22 @@ def extract_prose(source: str) -> str:
 
 def read_checked(path: Path) -> str:
     text = path.read_text()
-    return extract_prose(text) if path.is_relative_to(PROJECT / "tests") else text
+    if not path.is_relative_to(PROJECT / "tests"):
+        return text
+    # Tokens take ten times as long as a search: only a file that has a phrase somewhere is divided into them.
+    return extract_prose(text) if ANY.search(COMMENT_BREAK.sub("\n", text.lower())) else ""
 
 
 def checked_files() -> list[Path]:
     return sorted(path for pattern in CHECKED for path in PROJECT.glob(pattern))
 
 
-@pytest.mark.parametrize("path", checked_files(), ids=lambda path: str(path.relative_to(PROJECT)))
-def test_no_file_uses_a_banned_phrase(path: Path) -> None:
-    name = path.relative_to(PROJECT)
-    found = sorted(find_banned(read_checked(path)))
-    assert not found, "\n" + "\n".join(f"{name}:{line}: {phrase!r}; better: {better}" for line, phrase, better in found)
+def test_no_file_uses_a_banned_phrase() -> None:
+    found = []
+    for path in checked_files():
+        for line, phrase, better in sorted(find_banned(read_checked(path))):
+            found.append(f"{path.relative_to(PROJECT)}:{line}: {phrase!r}; better: {better}")
+    assert not found, "\n" + "\n".join(found)
 
 
 def test_every_file_pattern_matches() -> None:

@@ -6,13 +6,13 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "operator" / "railhead"
 FILES = sorted(PACKAGE.rglob("*.py"))
-TREES = {path: ast.parse(path.read_text()) for path in FILES}
 LINES = sum(path.read_text().count("\n") for path in FILES)
 
 MOST_TUPLES = 2
@@ -29,8 +29,14 @@ SAME_NAMES = {
 }
 
 
+@cache
+def parse_all() -> dict[Path, ast.Module]:
+    """Once, and not when the tests are collected: each process of pytest collects them all."""
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
+
 def walk() -> Iterator[tuple[Path, ast.AST]]:
-    for path, tree in TREES.items():
+    for path, tree in parse_all().items():
         for node in ast.walk(tree):
             yield path, node
 
@@ -83,7 +89,7 @@ def test_no_conditional_is_inside_another() -> None:
 
 
 def test_constants_stand_above_the_functions() -> None:
-    found = [f"{path}:{line}" for path, tree in TREES.items() for line in list_late_constants(tree)]
+    found = [f"{path}:{line}" for path, tree in parse_all().items() for line in list_late_constants(tree)]
     assert len(found) <= MOST_LATE_CONSTANTS, found
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from railhead.local.control_plane import ControlPlane
 from tests.chart.chart import RELEASES, Chart
+from tests.slow_cases import slow_after
 
 NAMESPACE = "grid"
 WATCHED = ("grid-a", "grid-b")
@@ -72,18 +73,20 @@ FEATURES: dict[str, dict[str, Any]] = {
 
 
 def grid() -> Iterator[tuple[str, dict[str, Any]]]:
-    """The defaults, each feature, each pair of neighbours in the list, and one with most of them."""
+    """The defaults, one with most of the features, each feature, and each pair of neighbours in the list."""
     yield "defaults", {}
-    yield from FEATURES.items()
     names = list(FEATURES)
+    several = (name for name in names if name not in ("alone", "own", "account", "rights"))
+    yield "most", {key: value for name in several for key, value in FEATURES[name].items()}
+    yield from FEATURES.items()
     for first, second in itertools.pairwise(names):
         if {first, second} != {"replicas", "alone"}:  # rejected, see test_values.py
             yield f"{first}+{second}", {**FEATURES[first], **FEATURES[second]}
-    several = (name for name in names if name not in ("alone", "own", "account", "rights"))
-    yield "most", {key: value for name in several for key, value in FEATURES[name].items()}
 
 
 GRID = dict(grid())
+# Pairs are slow: each feature is tried alone, and "most" has what may clash.
+NAMES = slow_after(2 + len(FEATURES), GRID)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +104,7 @@ def test_the_grid_is_large_enough() -> None:
     assert len(GRID) >= 25
 
 
-@pytest.mark.parametrize("name", GRID)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_api_server_accepts_the_chart(chart: Chart, to_server: list[str], name: str) -> None:
     check(chart, to_server, {"crds": {"enabled": False}, **GRID[name]}, release="grid")
 

@@ -30,6 +30,7 @@ from tests.model.actors.sick_node import (
 from tests.model.nodes import needs_gpus
 from tests.model.world import NAMESPACE, is_live, role_of
 from tests.model.world_schedule import WorldSchedule
+from tests.slow_cases import slow_after
 
 LIMIT = timedelta(minutes=10)
 WORKERS = 6
@@ -142,7 +143,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("sick", [1, 2, 3, 4])
+@pytest.mark.parametrize("sick", slow_after(2, [1, 4, 2, 3]))
 @pytest.mark.parametrize(
     ("kind", "trouble"), KINDS, ids=[f"{kind.__name__} {(trouble or [''])[0]}".strip() for kind, trouble in KINDS]
 )

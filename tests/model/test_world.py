@@ -16,6 +16,7 @@ from tests.model.actors.default_queue import MANAGED
 from tests.model.seeds import SCHEDULES, find_batches, replay
 from tests.model.world import name_of
 from tests.model.world_schedule import WorldSchedule
+from tests.slow_cases import slow_after
 from tests.tried import Tried
 
 
@@ -33,12 +34,12 @@ def test_no_actor_of_a_cluster_breaks_a_rule_or_keeps_a_job_from_succeeding(
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
 
 
+@pytest.mark.parametrize("seed", slow_after(1, range(3)))
 @pytest.mark.parametrize("name", sorted(ENABLED))
-def test_each_actor_acts(name: str) -> None:
-    schedules = [WorldSchedule(seed, names=(name,)) for seed in range(3)]
-    for schedule in schedules:
-        asyncio.run(schedule.run())
-    assert all(schedule.done[name] for schedule in schedules)
+def test_each_actor_acts(name: str, seed: int) -> None:
+    schedule = WorldSchedule(seed, names=(name,))
+    asyncio.run(schedule.run())
+    assert schedule.done[name]
 
 
 def test_every_actor_is_enabled_or_waits_for_a_finding() -> None:

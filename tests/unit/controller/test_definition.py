@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cache
 from typing import Any
 
 import pytest
@@ -19,9 +20,16 @@ from tests.unit.kube.no_transport import NoTransport
 GONE = Gone(404, "NotFound", "not found")
 
 
+@cache
+def read_schema() -> dict[str, Any]:
+    """Once: it takes a tenth of a second, and the documents of several tests are made when they are collected."""
+    schema: dict[str, Any] = build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
 def make_document(*missing: str, newer: bool = False) -> dict[str, Any]:
     """The document of a CRD without these fields of the spec; a newer one has another field."""
-    schema = copy.deepcopy(build_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
+    schema = copy.deepcopy(read_schema())
     fields = schema["properties"]["spec"]["properties"]
     for name in missing:
         del fields[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
@@ -217,7 +217,6 @@ def send(store: Store, event: tuple[str, Object]) -> None:
         store.drop_job(KEY, raw["metadata"]["uid"], version=int(raw["metadata"]["resourceVersion"]))
 
 
-@settings(max_examples=200)
 @given(st.permutations(JOB_EVENTS), st.lists(st.sampled_from(JOB_EVENTS), max_size=5))
 def test_the_newest_version_wins_in_any_order_and_with_repeats(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]
@@ -233,7 +232,6 @@ def test_the_newest_version_wins_in_any_order_and_with_repeats(
     assert (find_key(store, "second"), find_key(store, "first")) == (KEY, None)
 
 
-@settings(max_examples=200)
 @given(st.permutations([*JOB_EVENTS, ("drop", make_job(6, uid="second"))]), st.lists(st.sampled_from(JOB_EVENTS)))
 def test_a_deleted_job_is_gone_in_any_order_of_events(
     events: list[tuple[str, Object]], again: list[tuple[str, Object]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.kube.bodies import keep_all
@@ -54,7 +54,6 @@ def do(step: tuple[str, Any], watcher: Watcher) -> None:
         watcher.view.put(dict(watcher.answers[value % len(watcher.answers)]))
 
 
-@settings(max_examples=400)
 @given(st.lists(STEPS, max_size=30), st.lists(st.integers(0, 30), max_size=6), st.booleans())
 def test_the_view_ends_in_the_servers_state(steps: list[tuple[str, Any]], late: list[int], ends_in_list: bool) -> None:
     """A gap in the watch leads to a list; an answer may come late, twice, or before the watch event."""
@@ -73,7 +72,6 @@ def test_the_view_ends_in_the_servers_state(steps: list[tuple[str, Any]], late: 
     assert log.objects == expected
 
 
-@settings(max_examples=200)
 @given(st.lists(STEPS, max_size=30))
 def test_the_view_never_goes_back(steps: list[tuple[str, Any]]) -> None:
     """For each name, versions only increase, also from an object to its successor."""

@@ -133,7 +133,6 @@ def losses(draw: st.DrawFn) -> Job:
     return make_job(status=status, spec=make_spec(backoffLimit=2, noProgressLimit=3, backoffResetSeconds=3 * 3600))
 
 
-@settings(max_examples=300)
 @given(losses(), st.integers(3600, 10**6))
 def test_a_loss_is_judged_alike_whenever_that_is_done(job: Job, seconds: int) -> None:
     """What an attempt was worth depends on its checkpoints, and not on how long it was looked at afterwards."""
@@ -165,7 +164,6 @@ def judge(earlier: list[Kind]) -> tuple[str, str]:
     return settlement.failure.class_.value, settlement.refusal
 
 
-@settings(max_examples=200)
 @given(st.lists(st.sampled_from((EVICTED, *OTHERS)), max_size=8), st.integers(0, 8), st.sampled_from(OTHERS))
 def test_evictions_in_a_row_are_what_no_other_disruption_is_between(earlier: list[Kind], at: int, other: Kind) -> None:
     """The job is blamed for as many in a row as the limit says; a disruption among them shows that nodes are short of
@@ -183,7 +181,6 @@ def refused(pod: PodView, seconds: int) -> PodView:
     return replace(pod, phase="Failed", is_running=False, is_refused=True, created_at=created, reason="OutOfcpu")
 
 
-@settings(max_examples=100)
 @given(st.integers(0, 9), st.integers(-1, 5), st.integers(-1, 9), st.integers(0, 100))
 def test_a_checkpoint_between_two_refusals_changes_nothing_about_them(
     rounds: int, counted_at: int, newest: int, age: int
@@ -210,7 +207,6 @@ def test_a_checkpoint_between_two_refusals_changes_nothing_about_them(
 # Evidence about what nothing of the job needs.
 
 
-@settings(max_examples=100)
 @given(
     st.sets(st.sampled_from(NODES), min_size=1),
     st.sets(st.sampled_from(NODES), min_size=1),
@@ -269,7 +265,6 @@ def told_about(avoidance: Avoidance, slot: int) -> list[tuple[str, AvoidedNode]]
 lost_slots = st.dictionaries(st.integers(0, 5), st.sampled_from(("refused", "rebooted")), min_size=1)
 
 
-@settings(max_examples=100)
 @given(lost_slots)
 def test_a_second_node_changes_nothing_about_the_first(lost: dict[int, str]) -> None:
     """Neither its time, nor how often it was bad, nor whether it is avoided; and likewise in the other direction."""
@@ -278,7 +273,6 @@ def test_a_second_node_changes_nothing_about_the_first(lost: dict[int, str]) -> 
         assert told_about(together, slot) == told_about(avoid({slot: how}, Avoidance()), slot) != []
 
 
-@settings(max_examples=100)
 @given(lost_slots, st.dictionaries(st.integers(0, 5), st.sampled_from(("refused", "rebooted"))), st.integers(0, 3000))
 def test_evidence_that_is_seen_again_is_no_second_one(first: dict[int, str], later: dict[int, str], age: int) -> None:
     """Whatever becomes known about other nodes meanwhile."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
@@ -111,7 +111,6 @@ def observations(draw: st.DrawFn) -> Observed:
     return replace(observed, **changes)
 
 
-@settings(max_examples=600)
 @given(observations())
 def test_any_state_has_a_plan_with_at_most_one_new_head(observed: Observed) -> None:
     wanted = plan(observed)
@@ -128,7 +127,6 @@ def test_any_state_has_a_plan_with_at_most_one_new_head(observed: Observed) -> N
         assert not wanted.creates and wanted.delete_job is None
 
 
-@settings(max_examples=300)
 @given(observations())
 def test_the_same_state_gives_the_same_plan(observed: Observed) -> None:
     first, second = plan(observed), plan(observed)
@@ -186,7 +184,6 @@ def _act(sim: Simulation, action: str) -> None:
         sim.end_pod(workers[0], "Infrastructure")
 
 
-@settings(max_examples=250)
 @given(
     st.lists(ACTIONS, max_size=30),
     st.one_of(
@@ -224,7 +221,6 @@ def test_any_order_of_events_settles_with_one_head_and_counted_restarts(
         )
 
 
-@settings(max_examples=300)
 @given(observations())
 def test_a_start_or_restart_deadline_never_ends_running_training(observed: Observed) -> None:
     job = to_job(replace(observed, spec=make_spec(startDeadlineSeconds=1, restartDeadlineSeconds=1)))
@@ -235,7 +231,6 @@ def test_a_start_or_restart_deadline_never_ends_running_training(observed: Obser
         assert wanted.status.fields["failure"]["class"] != "Startup"
 
 
-@settings(max_examples=300)
 @given(observations(), st.sampled_from(["railhead-driver-test", "railhead-driver-2-0"]))
 def test_every_plan_that_creates_a_pod_creates_the_objects_it_refers_to(observed: Observed, bundle: str) -> None:
     """Also after an upgrade, when the running pods use a driver with another name.

@@ -14,6 +14,7 @@ from railhead.api import names
 from railhead.controller.observe import observe_pod
 from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.pod_view import PodView
+from tests.slow_cases import slow_after
 from tests.unit.controller.raws import make_container, make_pod
 from tests.unit.planning.simulation import Simulation
 
@@ -31,6 +32,8 @@ REFUSALS = [
     ("Evicted", "The node had condition: [DiskPressure]. "),
 ]
 HOUR = 3600
+# For an hour of passes. That a pod with any of the others is refused is tested of one pod each.
+FEW_REFUSALS = slow_after(2, REFUSALS)
 
 
 def refuse(sim: Simulation, name: str, refusal: tuple[str, str] = REFUSALS[0]) -> None:
@@ -119,7 +122,7 @@ def test_a_node_that_cannot_start_our_container_has_refused_the_pod(
 
 
 @pytest.mark.parametrize("commits", [True, False])
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("refusal", FEW_REFUSALS)
 def test_one_refusing_node_of_8_costs_a_rigid_job_no_attempt_and_few_pods(
     refusal: tuple[str, str], commits: bool
 ) -> None:
@@ -174,7 +177,7 @@ def test_the_backoff_begins_again_after_all_pods_were_up() -> None:
     assert sim.status["workerLosses"]["refused"] == 1
 
 
-@pytest.mark.parametrize("refusal", REFUSALS)
+@pytest.mark.parametrize("refusal", FEW_REFUSALS)
 def test_a_refused_head_spends_nothing_and_its_attempts_back_off(refusal: tuple[str, str]) -> None:
     sim = Simulation(backoffLimit=0, noProgressLimit=0, disruptionLimit=0)
     sim.settle()

@@ -11,6 +11,7 @@ import pytest
 from tools.all_tests import PARTS, Part, main, run_parts
 
 PROJECT = Path(__file__).resolve().parents[3]
+NAME_THE_MARK = (Path(__file__).name, "slow_cases.py")
 
 
 def run_with(codes: dict[str, int]) -> tuple[list[str], int]:
@@ -68,7 +69,7 @@ def test_each_folder_with_slow_tests_is_in_a_part() -> None:
     slow = {
         f"tests/{path.relative_to(PROJECT / 'tests').parts[0]}"
         for path in (PROJECT / "tests").rglob("*.py")
-        if "mark.slow" in path.read_text() and path.name != Path(__file__).name
+        if re.search("mark.slow|slow_after", path.read_text()) and path.name not in NAME_THE_MARK
     }
     # Its slow cases of tests/api come from tests/fuzz/seeds.py.
     assert slow | {"tests/api"} <= covered

@@ -6,7 +6,7 @@ import json
 from typing import Any, get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api.fit import read_limit
@@ -87,7 +87,6 @@ REPORT = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=150)
 @given(REPORT)
 def test_any_report_results_in_a_valid_status(values: dict[str, Any]) -> None:
     try:

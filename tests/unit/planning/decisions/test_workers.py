@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.api import names
@@ -393,7 +393,6 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
 @given(st.lists(ACTIONS, min_size=4, max_size=40))
 def test_resizes_in_any_order_with_anything_else_count_nothing(actions: list[str]) -> None:
     sim = Simulation(**sized(4))

@@ -108,18 +108,20 @@ def shut_down(sim: Simulation, name: str, **ended: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("every", "code"),
+    ("every", "code", "times"),
     [
-        pytest.param(3, 137, id="some commits-killed"),
-        pytest.param(1000, 68, id="no commit-ended by SIGTERM"),
-        pytest.param(3, 68, id="some commits-ended by SIGTERM", marks=pytest.mark.slow),
-        pytest.param(1000, 137, id="no commit-killed", marks=pytest.mark.slow),
+        pytest.param(3, 137, 100, id="some commits-killed"),
+        pytest.param(1000, 68, 100, id="no commit-ended by SIGTERM"),
+        pytest.param(3, 68, 300, id="some commits-ended by SIGTERM", marks=pytest.mark.slow),
+        pytest.param(1000, 137, 300, id="no commit-killed", marks=pytest.mark.slow),
     ],
 )
-def test_300_node_shutdowns_never_fail_a_job_and_each_pod_is_replaced_at_once(every: int, code: int) -> None:
+def test_hundreds_of_node_shutdowns_never_fail_a_job_and_each_pod_is_replaced_at_once(
+    every: int, code: int, times: int
+) -> None:
     sim = Simulation(scaling={"numWorkers": 8}, backoffLimit=0, noProgressLimit=0)
     sim.run_until_training()
-    for number in range(300):
+    for number in range(times):
         sim.later(600)
         worker = next(pod for pod in sim.pods.values() if pod.slot == number % 8 and pod.is_live)
         others = {pod.uid for pod in sim.pods.values()} - {worker.uid}
@@ -134,7 +136,7 @@ def test_300_node_shutdowns_never_fail_a_job_and_each_pod_is_replaced_at_once(ev
         if number % every == 0:
             sim.report(checkpoint=number)
         assert sim.status["phase"] == "Running", sim.status
-    assert sim.status["restarts"] == {"application": 0, "withoutProgress": 0, "disruptions": 300}
+    assert sim.status["restarts"] == {"application": 0, "withoutProgress": 0, "disruptions": times}
     assert "budget" not in sim.status
 
 
