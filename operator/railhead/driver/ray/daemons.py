@@ -56,7 +56,7 @@ FILES = {
     "METRICS_EXPORT_PORT_NAME": "metrics_export_port",
 }
 SCRIPTS = "ray.scripts.scripts"
-# Ray's commands that it goes on without, as in an image without ray[serve].
+# Ray starts without these commands too, as it does in an image without ray[serve].
 OTHER_COMMANDS = ("ray.serve.scripts", "ray.dashboard.modules.job.cli", "ray.util.state.state_cli")
 SETUP = f"from {start_worker.__module__} import start_worker\n\nstart_worker({{original!r}})\n"
 AGENT_OPTION = "--dashboard_agent_command="
