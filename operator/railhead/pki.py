@@ -22,7 +22,7 @@ class Pair:
 
 
 def make_ca(common_name: str, *, now: datetime, days: int) -> Pair:
-    """A certificate authority that can sign leaf certificates only."""
+    """Returns a certificate authority that can sign leaf certificates only."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     builder = _builder(name, name, key.public_key(), now=now, days=days)
@@ -34,7 +34,7 @@ def make_ca(common_name: str, *, now: datetime, days: int) -> Pair:
 def issue(
     ca: Pair, common_name: str, *, now: datetime, days: int, names: Sequence[str] = (), organization: str = ""
 ) -> Pair:
-    """A leaf certificate for servers and clients; `names` are DNS names and IP addresses."""
+    """Returns a leaf certificate for servers and clients; `names` are DNS names and IP addresses."""
     authority = x509.load_pem_x509_certificate(ca.certificate.encode())
     ca_key = serialization.load_pem_private_key(ca.key.encode(), password=None)
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey):

@@ -21,7 +21,7 @@ MOST_LAMBDAS = 0.9  # per 1,000 lines
 MOST_LATE_CONSTANTS = 5
 LEAST_COMMENTS = 19.0  # lines of their own that say why, per 1,000 lines; this one only ever goes up
 MOST_WITHOUT_VERB = 0  # docstrings of functions that begin with no verb
-NO_VERBS = re.compile(r"(Of|By|Without|With|In|On|For|The same|Only|As|To|From|At|After|Before|What|Where)\b")
+NO_VERBS = re.compile(r"(Of|By|Without|With|In|On|For|The same|Only|As|To|From|At|After|Before|What|Where|Whether)\b")
 # A name that stands for two things, and why it may.
 SAME_NAMES = {
     "Job": "what a user of the Python client has, and a job as planning understands it: neither knows the other",

@@ -12,7 +12,7 @@ def cpus_in(resources: str, *, default: str) -> str:
 
 
 def has_cpu_room(template: str, wanted: str) -> str:
-    """Whether the template's limit, if any, is at least `wanted`, up to float rounding."""
+    """Returns whether the template's limit, if any, is at least `wanted`, up to float rounding."""
     return (
         f"!has({template}) || !has({template}.spec) || !has({template}.spec.containers) || "
         f"[{wanted}].all(wanted, {template}.spec.containers.all(c, c.name != 'ray' || !has(c.resources) || "
@@ -37,7 +37,7 @@ def count_gpus(scaling: str, *, default: str) -> str:
 
 
 def names_no_other_priority(template: str) -> str:
-    """Whether a podTemplate names no PriorityClass, or that of the job."""
+    """Returns whether a podTemplate names no PriorityClass, or that of the job."""
     name = f"{template}.spec.priorityClassName"
     return f"(!has({template}) || !has({template}.spec) || !has({name}) || {name} == self.scheduling.priorityClassName)"
 

@@ -164,7 +164,8 @@ def _build_wait(spec: Schema) -> Schema:
 
 
 def _build_same(spec: Schema, path: str, field: str) -> str:
-    """Whether the field is as before, in CEL. With an object that may be absent, the field's default is absent too."""
+    """Returns whether the field is as before, in CEL. With an object that may be absent, the field's default is
+    absent too."""
     parent = _find(spec, path)
     if path and not _is_required(spec, path[1:]):
         if "default" not in parent["properties"][field]:

@@ -62,7 +62,8 @@ def parse_spec(raw: Any, *, name: str = "") -> TrainJobSpec:
 
 
 def is_too_large(spec: Any) -> bool:
-    """Whether the spec has more than MAX_SPEC_BYTES. Looks no further than that, however large or deep it is."""
+    """Returns whether the spec has more than MAX_SPEC_BYTES. Looks no further than that, however large or deep it
+    is."""
     left = MAX_SPEC_BYTES
     todo = [spec]
     while todo and left >= 0:

@@ -218,7 +218,7 @@ class Scaling(Model):
 
     @property
     def wanted_workers(self) -> int:
-        """How many workers the user wants now."""
+        """Returns how many workers the user wants now."""
         return self.desired_workers or self.most_workers
 
     @property

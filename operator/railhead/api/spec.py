@@ -255,7 +255,7 @@ class TrainJobSpec(Model):
 
     @property
     def avoids_nodes(self) -> bool:
-        """Whether the job avoids sick nodes."""
+        """Returns whether the job avoids sick nodes."""
         return self.scheduling is None or self.scheduling.node_avoidance == "Auto"
 
     @property

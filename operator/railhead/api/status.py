@@ -377,7 +377,7 @@ class JobStatus(StatusModel):
         return None
 
     def has_condition(self, type_: str) -> bool:
-        """Whether the condition is True."""
+        """Returns whether the condition is True."""
         condition = self.find_condition(type_)
         return condition is not None and condition.is_true
 
@@ -395,7 +395,7 @@ class JobStatus(StatusModel):
 
     @property
     def is_resting(self) -> bool:
-        """Whether the job is suspended or queued: it has no pods, and the next attempt begins from there."""
+        """Returns whether the job is suspended or queued: it has no pods, and the next attempt begins from there."""
         return self.phase in RESTING
 
     @property

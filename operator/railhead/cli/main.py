@@ -89,5 +89,6 @@ def interrupt_on_termination() -> None:
 
 
 def is_broken_pipe(error: OSError) -> bool:
-    """Whether the reader of the output is gone, as in `railhead ... | head`; Windows can call that another error."""
+    """Returns whether the reader of the output is gone, as in `railhead ... | head`; Windows can call that another
+    error."""
     return isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL)

@@ -227,7 +227,8 @@ def read_resolvers(file: Path = RESOLVERS) -> list[str]:
 
 
 def is_server(text: str) -> bool:
-    """Whether the text is an address that a NetworkPolicy can name: a loopback or scoped one says nothing of jobs."""
+    """Returns whether the text is an address that a NetworkPolicy can name: a loopback or scoped one says nothing of
+    jobs."""
     try:
         address = ip_address(text)
     except ValueError:

@@ -119,7 +119,7 @@ class Job:
 
     @property
     def status(self) -> JobStatus:
-        """The status now."""
+        """Returns the status now."""
         return parse_status(run_apart(_call(self._target, self._get)).get("status"))
 
     def why(self) -> Sequence[Finding]:
@@ -204,7 +204,7 @@ class Job:
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The best checkpoint by spec.run.checkpoint.scoreAttribute, without that the newest."""
+        """Returns the best checkpoint by spec.run.checkpoint.scoreAttribute, without that the newest."""
         return Checkpoint(choose_checkpoint(self._read_run(_read_checkpoints), ""), self)
 
     def suspend(self) -> None:

@@ -45,5 +45,5 @@ def split_query(uri: str) -> Tuple[str, str]:
 
 
 def is_uri(location: str) -> bool:
-    """Whether it has a scheme; else it is a path."""
+    """Returns whether it has a scheme; else it is a path."""
     return "://" in location and not location.startswith("/")

@@ -61,7 +61,7 @@ class FailureClass(str, Enum):
 
     @property
     def exit_code(self) -> int:
-        """The head container's exit code. Raises ValueError for a class that only the operator assigns."""
+        """Returns the head container's exit code. Raises ValueError for a class that only the operator assigns."""
         code = self.policy.exit_code
         if code is None:
             raise ValueError(f"{self} has no exit code")

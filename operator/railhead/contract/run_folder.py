@@ -37,5 +37,5 @@ def name_fit(run_name: str, number: int) -> str:
 
 
 def is_of_job(name: str, run_name: str) -> bool:
-    """Whether `name_fit` gives this name."""
+    """Returns whether `name_fit` gives this name."""
     return re.fullmatch(re.escape(run_name) + r"(-fit-\d+)?", name) is not None

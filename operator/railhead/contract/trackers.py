@@ -38,5 +38,5 @@ def name_tracked_run(run_name: str, first_uid: str) -> str:
 
 
 def is_link(text: str) -> bool:
-    """Whether this is an address of a web page that may be shown as a link, whoever has written it."""
+    """Returns whether this is an address of a web page that may be shown as a link, whoever has written it."""
     return len(text) <= MAX_LINK and _LINK.fullmatch(text) is not None

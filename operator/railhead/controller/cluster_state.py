@@ -144,11 +144,11 @@ class ClusterState:
 
     @property
     def are_synced(self) -> bool:
-        """Whether each watch has delivered its first list, but for those that the API server refuses."""
+        """Returns whether each watch has delivered its first list, but for those that the API server refuses."""
         return any(i.is_synced for i in self.informers) and all(i.answered.is_set() for i in self.informers)
 
     def is_current(self, namespace: str) -> bool:
-        """Whether its pods are known as they are now, so that one that is missing is lost."""
+        """Returns whether its pods are known as they are now, so that one that is missing is lost."""
         return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
 
     def _wake_jobs(self, namespace: str | None) -> None:

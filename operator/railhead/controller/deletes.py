@@ -92,7 +92,7 @@ class Deleter:
         verb: DeniedVerb = "delete",
         remove: Remove | None = None,
     ) -> bool:
-        """Whether the API server denied it, for example by a webhook; the next pass then reports it."""
+        """Returns whether the API server denied it, for example by a webhook; the next pass then reports it."""
         subject = Subject(uid, verb, kind, name)
         try:
             await call()

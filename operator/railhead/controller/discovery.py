@@ -22,8 +22,8 @@ class Discovery:
         self._answers = Expiring[str, bool](ANSWER_SECONDS)  # by kind
 
     async def has_pod_groups(self) -> bool:
-        """Whether the API server serves Kubernetes' own PodGroup in a version that Railhead knows; a refusal to tell
-        counts as no. Raises KubeError without an answer."""
+        """Returns whether the API server serves Kubernetes' own PodGroup in a version that Railhead knows; a refusal
+        to tell counts as no. Raises KubeError without an answer."""
         now = self._client.clock.monotonic()
         found = self._answers.get(POD_GROUP.kind, now)
         if found is not None:

@@ -350,7 +350,8 @@ def _choose_kind(create: Create, body: Object) -> Kind:
 
 
 def _has_content(found: Object, body: Object) -> bool:
-    """Whether an object has the data of ours, or leads where our Service would; versions may differ in the rest."""
+    """Returns whether an object has the data of ours, or leads where our Service would; versions may differ in the
+    rest."""
     spec = found.get("spec") or {}
     wanted = body.get("spec") or {}
     # Fields that the API server fills in by default are not compared.

@@ -213,7 +213,7 @@ def _status_of(error: Exception) -> int:
 
 
 def _is_passing(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
+    """Returns whether the same request may succeed later."""
     status = _status_of(error)
     return status in PASSING or status >= 500 or isinstance(error, aiohttp.ClientConnectionError | TimeoutError)
 

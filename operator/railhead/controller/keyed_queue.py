@@ -62,7 +62,7 @@ class KeyedQueue(Generic[Key]):
         self._timers[key] = self._call_later(max(seconds, 0.0), partial(self._wake_getter, key))
 
     async def get(self) -> Key:
-        """The next key; it is in progress until `done`."""
+        """Returns the next key; it is in progress until `done`."""
         key = await self._due.get()
         del self._waiting[key]
         self._working.add(key)

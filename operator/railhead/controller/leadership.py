@@ -44,7 +44,7 @@ class Timing:
 
     @property
     def lead_seconds(self) -> float:
-        """How long the holder may plan after a renewal."""
+        """Returns how long the holder may plan after a renewal."""
         return self.lease_seconds * 2 / 3
 
     @property
@@ -87,7 +87,7 @@ class Sighting:
 
 
 def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sighting:
-    """The sighting of a Lease just read; a version seen before keeps its `since`."""
+    """Returns the sighting of a Lease just read; a version seen before keeps its `since`."""
     spec = lease.get("spec") or {}
     version = str(lease["metadata"]["resourceVersion"])
     is_same = before is not None and before.version == version
@@ -101,7 +101,7 @@ def read_lease(lease: Object, before: Sighting | None, *, now: float) -> Sightin
 
 
 def may_take(me: Candidate, seen: Sighting | None, *, now: float, timing: Timing) -> bool:
-    """Whether the candidate `me` may make or take the Lease: there is none, it is free, has expired, or is the
+    """Returns whether the candidate `me` may make or take the Lease: there is none, it is free, has expired, or is the
     candidate's own or its predecessor's. A holder with a shorter lease than ours gets our duration."""
     if seen is None or seen.holder in ("", me.identity):
         return True
@@ -132,7 +132,8 @@ class Leadership:
 
 
 def make_candidate(pod_uid: str) -> Candidate:
-    """The host's name for readers, the pod's uid if it is known, and a uuid that makes it unique per process."""
+    """Returns the host's name for readers, the pod's uid if it is known, and a uuid that makes it unique per
+    process."""
     host = socket.gethostname()
     pod = f"{host}_{pod_uid}_" if pod_uid else ""
     return Candidate(f"{pod or f'{host}_'}{uuid.uuid4()}", predecessors=pod)
@@ -161,7 +162,7 @@ class Elector(Leadership):
         self._turn = asyncio.Event()  # set when a lead begins, or ends before it expires
 
     def is_leading(self) -> bool:
-        """Whether this process may plan right now; False after a pause longer than the lease allows."""
+        """Returns whether this process may plan right now; False after a pause longer than the lease allows."""
         return self.monotonic() < self._lead_until
 
     async def run(self) -> None:

@@ -144,7 +144,8 @@ class Loop:
         return again
 
     async def _run_pass(self, key: JobKey, observed: Observed, left: list[float]) -> str:
-        """The pass's result: done, lost, refused or error. `left`: seconds after which another one is due anyway."""
+        """Returns the pass's result: done, lost, refused or error. `left`: seconds after which another one is due
+        anyway."""
         try:
             # Asked only for an attempt that may begin, since it is a request for each job.
             if observed.may_choose_gang:

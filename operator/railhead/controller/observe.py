@@ -99,13 +99,13 @@ def record_pod(pod: Object) -> PodRecord:
 
 
 def has_own_name(view: PodView, job: str, uid: str) -> bool:
-    """Whether the pod is one that the operator made for this job. A copy of a pod keeps its labels, and often its
-    owner; but only the names of the job's own pods follow from their labels."""
+    """Returns whether the pod is one that the operator made for this job. A copy of a pod keeps its labels, and
+    often its owner; but only the names of the job's own pods follow from their labels."""
     return view.name == names.pod_name(job, uid, view.role, view.attempt, view.slot, view.round)
 
 
 def observe_pod(pod: Object) -> PodView:
-    """The view of one of our pods: its identity from the labels, its state from the status."""
+    """Returns the view of one of our pods: its identity from the labels, its state from the status."""
     metadata = part(pod, "metadata")
     spec = part(pod, "spec")
     status = part(pod, "status")
@@ -170,7 +170,7 @@ def _grace_seconds(metadata: Object) -> int:
 
 
 def owner_uid(obj: Object) -> str:
-    """The uid of the TrainJob that controls the object, or ""."""
+    """Returns the uid of the TrainJob that controls the object, or ""."""
     for owner in parts(part(obj, "metadata"), "ownerReferences"):
         # Kubeflow has a TrainJob, too.
         group = str(owner.get("apiVersion") or "").partition("/")[0]
@@ -193,7 +193,8 @@ def _container_state(status: Object) -> Object:
 
 
 def _end(state: Object, status: Object) -> tuple[str, Object]:
-    """The container whose end is the pod's, and that end: ray, or an init container that kept it from starting."""
+    """Returns the container whose end is the pod's, and that end: ray, or an init container that kept it from
+    starting."""
     ended = part(state, "terminated")
     if ended or status.get("phase") != "Failed":
         return names.CONTAINER, ended
@@ -242,8 +243,8 @@ def _cpu_limit(spec: Object) -> str:
 
 
 def _is_refused(status: Object, disruption: Problem | None) -> bool:
-    """The kubelet's rejectPod sets phase, reason and message only. A pod that is evicted while it starts never ran
-    either; any other component that ends a pod names itself in the condition."""
+    """Returns whether the node refused the pod: its kubelet sets phase, reason and message only. A pod that is evicted
+    while it starts never ran either; any other component that ends a pod names itself in the condition."""
     if status.get("phase") != "Failed" or not status.get("reason"):
         return False
     if disruption is not None and disruption.reason != LossReason.TERMINATION_BY_KUBELET:
@@ -254,8 +255,8 @@ def _is_refused(status: Object, disruption: Problem | None) -> bool:
 
 
 def _cannot_start(ended: Object) -> bool:
-    """Whether the node's container runtime could not start the container, as with a broken driver or device, and
-    nothing is wrong with what the image and the template name."""
+    """Returns whether the node's container runtime could not start the container, as with a broken driver or device,
+    and nothing is wrong with what the image and the template name."""
     if not ended:
         return False
     if _word(ended.get("reason")) not in START_ERRORS:
@@ -278,7 +279,7 @@ def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
 
 
 def _is_unseen(ended: Object) -> bool:
-    """Whether nobody saw how the container ended, as when its node has rebooted."""
+    """Returns whether nobody saw how the container ended, as when its node has rebooted."""
     if _word(ended.get("reason")) in UNKNOWN_ENDS:
         return True
     if ended.get("exitCode") != UNKNOWN_CODE or ended.get("reason") != "Error" or ended.get("message"):
@@ -302,8 +303,8 @@ def _finished_at(ended: Object, conditions: Object) -> datetime | None:
 
 
 def _has_begun(spec: Object, status: Object, ray: Object) -> bool:
-    """Whether the pod does something of its own: the ray container runs or has ended, or an init container runs that
-    has an end, such as one that copies a dataset."""
+    """Returns whether the pod does something of its own: the ray container runs or has ended, or an init container
+    runs that has an end, such as one that copies a dataset."""
     if ray.get("running") or ray.get("terminated"):
         return True
     sidecars = {

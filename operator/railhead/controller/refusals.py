@@ -53,7 +53,7 @@ class Refusals:
         self._answered_at = float("-inf")
 
     async def judge(self, key: JobKey, subject: Subject, error: KubeError) -> bool:
-        """Whether the error is a refusal."""
+        """Returns whether the error is a refusal."""
         # Neither can succeed unchanged, so the job says so at once.
         if isinstance(error, Denied) or is_of_admission(error.message):
             return True
@@ -84,7 +84,7 @@ class Refusals:
         self._troubles.pop(subject)
 
     async def answers(self, key: JobKey) -> bool:
-        """Whether the API server answers a request for the job itself, which no admission looks at."""
+        """Returns whether the API server answers a request for the job itself, which no admission looks at."""
         now = self._client.clock.monotonic()
         if now - self._answered_at < ANSWERED_SECONDS:
             return True

@@ -33,7 +33,7 @@ def _rank_holder(other: JobRecord) -> tuple[bool, str, str]:
 
 
 def _holds_run(other: JobRecord, record: JobRecord) -> bool:
-    """Whether another unfinished job has the run of this one, or gets it first."""
+    """Returns whether another unfinished job has the run of this one, or gets it first."""
     if record.attempt > 0:
         # This one was restored: it waits for none that waits for it.
         return other.has_run
@@ -144,7 +144,7 @@ class Store:
             del self._runs[record.run_key]
 
     def _find_run_holder(self, record: JobRecord, status: JobStatus) -> RunHolder | None:
-        """The TrainJob that this one was restored from, or another unfinished one with the same run."""
+        """Returns the TrainJob that this one was restored from, or another unfinished one with the same run."""
         former = self._keys.get(status.run.uid) if status.run is not None else None
         if former is not None and former != record.key and not self._jobs[former].is_finished:
             return RunHolder(former.namespace, former.name, self._jobs[former].phase, is_former=True)
@@ -158,7 +158,7 @@ class Store:
         return RunHolder(found.key.namespace, found.key.name, found.phase)
 
     def _is_driver_shared(self, record: JobRecord) -> bool:
-        """Another unfinished job of the namespace runs the driver of this job's attempt."""
+        """Returns whether another unfinished job of the namespace runs the driver of this job's attempt."""
         # The counter holds this job itself, if it is unfinished.
         own = not record.is_finished
         return self._drivers[record.key.namespace, record.driver] > own
@@ -203,7 +203,7 @@ class Store:
             self._rejections[uid] = Rejection(problem, record.attempt, tries, at=at, since=since)
 
     def _rejection(self, record: JobRecord) -> Rejection | None:
-        """The rejection in the job's current attempt."""
+        """Returns the rejection in the job's current attempt."""
         found = self._rejections.get(record.uid)
         if found is not None and found.attempt == record.attempt:
             return found
@@ -255,7 +255,7 @@ class Store:
         return None
 
     def _change_foreign(self, old: PodRecord | None, new: PodRecord | None) -> Owner:
-        """The job that gained or lost a foreign pod; a change of one wakes nobody."""
+        """Returns the job that gained or lost a foreign pod; a change of one wakes nobody."""
         before = old.claims if old else NO_OWNER
         after = new.claims if new else NO_OWNER
         if before == after:
@@ -280,7 +280,7 @@ class Store:
             del self._pods[owner]
 
     def is_head(self, pod_uid: str) -> bool:
-        """Whether it is the head pod of some job, in any attempt."""
+        """Returns whether it is the head pod of some job, in any attempt."""
         return pod_uid in self._heads
 
     def pods(self, owner: Owner) -> tuple[PodView, ...]:
@@ -293,7 +293,7 @@ class Store:
         return 0
 
     def observe(self, key: JobKey, *, now: datetime, settings: OperatorSettings) -> Observed | None:
-        """Everything known about one job right now; None when there is no such job, or nothing to do for it."""
+        """Returns everything known about one job right now; None when there is no such job, or nothing to do for it."""
         record = self._jobs.get(key)
         if record is None or record.leaves_pods:
             return None
@@ -330,7 +330,7 @@ class Store:
         return [(each, self.pods(Owner(key.namespace, each.job_uid))) for each in left]
 
     def _divide_pods(self, record: JobRecord) -> tuple[tuple[PodView, ...], tuple[str, ...]]:
-        """The job's own pods, and the names of the foreign ones."""
+        """Returns the job's own pods, and the names of the foreign ones."""
         pods = [pod.explain(self._pod_events.get(pod.uid)) for pod in self.pods(record.owner)]
         job = record.key.name
         uid = record.uid
@@ -355,7 +355,7 @@ class Store:
         return tuple(denials.values())
 
     def _source(self, namespace: str, spec: TrainJobSpec | InvalidSpec) -> JobStatus | None:
-        """The status of the job that spec.resumeFrom names, always one of the same namespace."""
+        """Returns the status of the job that spec.resumeFrom names, always one of the same namespace."""
         wanted = None if isinstance(spec, InvalidSpec) else spec.resume_from
         if wanted is None or wanted.train_job is None:
             return None

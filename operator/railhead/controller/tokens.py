@@ -109,7 +109,7 @@ class TokenReviews:
         self._turns = Expiring[str, bool](TURN_SECONDS)  # by whom an unknown token names
 
     def is_known(self, token: str) -> bool:
-        """Whether it was accepted in the last hour, and has not been rejected since."""
+        """Returns whether it was accepted in the last hour, and has not been rejected since."""
         return self._known.get(_digest(token), self._monotonic()) is not None
 
     async def judge(self, token: str, *, named: str) -> Verdict:

@@ -67,7 +67,7 @@ class WatchGuard:
                 log.error("%s; /healthz fails until it does", _describe(watch))
 
     def list_problems(self) -> list[str]:
-        """A sentence about each dead watch."""
+        """Returns a sentence about each dead watch."""
         return [
             _describe(watch)
             for watch, (since, looks) in self._silent.items()

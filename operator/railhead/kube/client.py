@@ -300,8 +300,8 @@ class KubeClient:
         return await self._call(Request("get", "path", path))
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server has the kind, by its discovery document, which every authenticated user may read. It
-        may have the group's version without the kind. Raises KubeError."""
+        """Returns whether the API server has the kind, by its discovery document, which every authenticated user may
+        read. It may have the group's version without the kind. Raises KubeError."""
         try:
             found = await self.get_object(f"/apis/{kind.api_version}")
         except Gone:
@@ -388,7 +388,8 @@ def _has_version(obj: Object) -> bool:
 
 
 async def _lines(response: aiohttp.ClientResponse, *, with_rest: bool = False) -> AsyncIterator[bytes]:
-    """Complete lines, including those longer than the reader's buffer; at the end also an incomplete one, if wanted."""
+    """Yields complete lines, including those longer than the reader's buffer; at the end also an incomplete one, if
+    wanted."""
     rest = b""
     async for chunk in response.content.iter_any():
         *lines, rest = (rest + chunk).split(b"\n")

@@ -69,7 +69,8 @@ class ServerClock:
 
 
 def _choose_zero(zeros: list[datetime], *, known: datetime | None) -> datetime:
-    """The most accurate of those that agree with the median. Of two medians the one nearer to `known` counts."""
+    """Returns the most accurate of those that agree with the median. Of two medians the one nearer to `known`
+    counts."""
     low = zeros[(len(zeros) - 1) // 2]
     high = zeros[len(zeros) // 2]
     if known is not None and abs(high - known) < abs(low - known):

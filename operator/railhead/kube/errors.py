@@ -70,12 +70,12 @@ class Denied(KubeError):
 
 
 def is_of_admission(message: str) -> bool:
-    """Whether admission, or the limit of an object's size, refuses the request, whatever the answer's code."""
+    """Returns whether admission, or the limit of an object's size, refuses the request, whatever the answer's code."""
     return any(text in message for text in REFUSING_TEXTS)
 
 
 def is_changed(error: KubeError) -> bool:
-    """Whether the object is gone, or another one than the request names by its uid or version. A webhook that
+    """Returns whether the object is gone, or another one than the request names by its uid or version. A webhook that
     answers 404 or 409 says something else."""
     if is_of_admission(error.message):
         return False
@@ -86,14 +86,15 @@ def is_changed(error: KubeError) -> bool:
 
 
 def is_refusal(error: KubeError) -> bool:
-    """Whether the answer to a list or watch says that its namespace, kind or the right to it is gone (403, 404)."""
+    """Returns whether the answer to a list or watch says that its namespace, kind or the right to it is gone (403,
+    404)."""
     return error.status in (403, 404)
 
 
 def classify_response(
     status: int, body: bytes, *, retry_after: str | None = None, hides_values: bool = False
 ) -> KubeError:
-    """The error for a response with a status of 400 or more."""
+    """Returns the error for a response with a status of 400 or more."""
     values = _parse(body)
     reason = clean_line(str(values.get("reason") or ""))
     # A webhook may quote what a user wrote.

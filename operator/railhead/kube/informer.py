@@ -73,7 +73,8 @@ class Tombstones:
             self._versions.popitem(last=False)
 
     def is_deleted_since(self, uid: str, version: int) -> bool:
-        """Whether it was deleted at this version. A newer version is back: its labels match the selector again."""
+        """Returns whether it was deleted at this version. A newer version is back: its labels match the selector
+        again."""
         return version <= self._versions.get(uid, -1)
 
 
@@ -180,7 +181,7 @@ class WatchState:
 
     @property
     def age(self) -> float:
-        """Seconds since it delivered something. The API server sends a bookmark each minute."""
+        """Returns seconds since it delivered something. The API server sends a bookmark each minute."""
         return self._monotonic() - self.delivered_at
 
     def deliver(self) -> None:
@@ -240,7 +241,7 @@ class Informer(Generic[Record]):
 
     @property
     def is_current(self) -> bool:
-        """Whether the view holds the objects as they are now."""
+        """Returns whether the view holds the objects as they are now."""
         return self.is_synced and not self.state.is_refused
 
     def items(self) -> Iterable[Record]:

@@ -31,7 +31,7 @@ class Kind:
         return replace(self, group=group, version=version)
 
     def path(self, *, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-        """The URL path; without a namespace it covers all namespaces."""
+        """Returns the URL path; without a namespace it covers all namespaces."""
         if self.group:
             parts = ["/apis", self.group, self.version]
         else:

@@ -132,7 +132,7 @@ def _open_pool(api: ApiClient, *, most: int) -> aiohttp.ClientSession:
 
 
 def find_proxy(url: str) -> str | None:
-    """The proxy that the environment names for this URL (HTTPS_PROXY, NO_PROXY and the like), if any."""
+    """Returns the proxy that the environment names for this URL (HTTPS_PROXY, NO_PROXY and the like), if any."""
     address = urlsplit(url)
     # By the host name as well: an IPv6 address has brackets in `netloc`, and none in NO_PROXY.
     is_direct = proxy_bypass(address.netloc) or proxy_bypass(address.hostname or "")

@@ -59,11 +59,11 @@ class Kubectl:
         self("apply", "--server-side", "--force-conflicts", "--field-manager=railhead-local", "-f", "-", stdin=text)
 
     def has_service_account(self, namespace: str) -> bool:
-        """Whether the namespace has its default account, which pods need and the controller manager creates."""
+        """Returns whether the namespace has its default account, which pods need and the controller manager creates."""
         return bool(self("get", "serviceaccount", "default", "-n", namespace, "--ignore-not-found", "-o", "name"))
 
     def is_node_ready(self, name: str) -> bool:
-        """Whether the node exists, is ready, and has no taint of the control plane any more."""
+        """Returns whether the node exists, is ready, and has no taint of the control plane any more."""
         node = json.loads(self("get", "node", name, "--ignore-not-found", "-o", "json") or "{}")
         conditions = node.get("status", {}).get("conditions") or []
         is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

@@ -53,7 +53,7 @@ def identify(pid: int) -> Identity | None:
 
 
 def is_alive(identity: Identity) -> bool:
-    """Whether it still runs."""
+    """Returns whether it still runs."""
     return identify(identity.pid) == identity
 
 
@@ -99,7 +99,7 @@ def python_command(module: str, options: Mapping[str, object]) -> list[str]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Whether this process has locked the file, until it closes the file or ends, however that happens."""
+    """Returns whether this process has locked the file, until it closes the file or ends, however that happens."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -158,7 +158,7 @@ def marked(marker: str, value: str, *, folder: Path | None = None) -> list[Ident
 
 
 def _belongs(process: psutil.Process, marker: str, value: str, folder: Path | None) -> bool:
-    """Whether it carries the mark or works below the folder."""
+    """Returns whether it carries the mark or works below the folder."""
     # It has ended, or is another user's.
     with contextlib.suppress(psutil.Error):
         if process.environ().get(marker) == value:

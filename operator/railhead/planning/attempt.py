@@ -181,7 +181,7 @@ def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
 
 
 def _conclude(job: Job, failure: FailureStatus) -> JobStatus:
-    """The failure and the last checkpoints."""
+    """Returns the failure and the last checkpoints."""
     status = replace_status(set_standing_conditions(job), failure=failure, progress=_end_estimate(job.status.progress))
     return change_by_outcome(status, job.outcome, job.now)
 

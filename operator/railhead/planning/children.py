@@ -80,7 +80,7 @@ def removals(job: Job) -> tuple[Remove, ...]:
 
 
 def driver_removal(job: Job) -> tuple[Remove, ...]:
-    """The driver of an earlier version of the operator, once this job, the last one with it, needs it no more.
+    """Returns the driver of an earlier version of the operator, once this job, the last one with it, needs it no more.
 
     With a job selector it stays: jobs that another operator runs may need it.
     """
@@ -93,7 +93,7 @@ def driver_removal(job: Job) -> tuple[Remove, ...]:
 
 
 def input_removal(job: Job) -> tuple[Remove, ...]:
-    """The input of the current attempt, if the next one has another."""
+    """Returns the input of the current attempt, if the next one has another."""
     name = job.status.input
     if name not in ("", job.own_mounts.input):
         return (Remove("ConfigMap", name),)
@@ -101,7 +101,7 @@ def input_removal(job: Job) -> tuple[Remove, ...]:
 
 
 def create_workload(job: Job) -> Create:
-    """The Workload by which the job asks Kueue for quota."""
+    """Returns the Workload by which the job asks Kueue for quota."""
     name = names.workload_name(job.name, job.uid)
     return Create(WORKLOAD, name, lambda: build_workload(job.ref, build_request(job)))
 
@@ -174,7 +174,7 @@ def find_initial_checkpoint(job: Job) -> InitialCheckpoint | None:
 
 
 def find_missing_mount(job: Job) -> str | None:
-    """The name of the attempt's driver, input or Secret, if the kubelet reports that it is missing."""
+    """Returns the name of the attempt's driver, input or Secret, if the kubelet reports that it is missing."""
     # The kubelet's message is the only sign: the operator watches neither ConfigMaps nor Secrets.
     found = job.startup_problem
     if found is None or found[1].reason != FAILED_MOUNT:

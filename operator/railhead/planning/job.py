@@ -105,7 +105,7 @@ class Job(Observed):
 
     @property
     def requested_workers(self) -> int:
-        """The number that the spec requests now."""
+        """Returns the number that the spec requests now."""
         return self._pods_for(self.spec.scaling.wanted_workers)
 
     @property
@@ -119,17 +119,18 @@ class Job(Observed):
 
     @property
     def most_workers(self) -> int:
-        """The maximum. Slots are numbered from 0 up to, not including, this."""
+        """Returns the maximum. Slots are numbered from 0 up to, not including, this."""
         return self._pods_for(self.spec.scaling.most_workers)
 
     @property
     def least_workers(self) -> int:
-        """The minimum for training to run."""
+        """Returns the minimum for training to run."""
         return self._pods_for(self.spec.scaling.least_workers)
 
     @property
     def desired_workers(self) -> int:
-        """The number for the current attempt. For an elastic job `decide_resize` brings it in line with the spec."""
+        """Returns the number for the current attempt. For an elastic job `decide_resize` brings it in line with the
+        spec."""
         # The number in the status, and not the spec's: a changed spec takes effect through `decide_resize`, which
         # writes it.
         decided = self.status.workers.desired
@@ -142,14 +143,14 @@ class Job(Observed):
 
     @cached_property
     def workers(self) -> WorkerPods:
-        """The worker pods of the current attempt, each in one set."""
+        """Returns the worker pods of the current attempt, each in one set."""
         # The driver names these long before Kubernetes gives up their node.
         unreachable = frozenset(self.progress.lost_pods or ())
         return WorkerPods.of(self.pods, attempt=self.attempt, slots=self.most_workers, unreachable=unreachable)
 
     @cached_property
     def stale_pods(self) -> tuple[PodView, ...]:
-        """Pods of earlier attempts that may still run."""
+        """Returns pods of earlier attempts that may still run."""
         return tuple(pod for pod in self.acting_pods if pod.attempt < self.attempt)
 
     @cached_property
@@ -159,7 +160,7 @@ class Job(Observed):
 
     @cached_property
     def surplus_workers(self) -> tuple[PodView, ...]:
-        """Live worker pods beyond the desired number; pods that do not run are surplus first."""
+        """Returns live worker pods beyond the desired number; pods that do not run are surplus first."""
         # The slot decides between equal pods, so that a pass that is repeated chooses the same ones.
         ranked = sorted(self.workers.live, key=lambda pod: (not pod.is_up, pod.slot))
         return tuple(ranked[self.desired_workers :])
@@ -174,12 +175,12 @@ class Job(Observed):
 
     @property
     def are_enough_up(self) -> bool:
-        """Enough pods to train: all of them, but for an elastic job."""
+        """Returns whether there are enough pods to train: all of them, but for an elastic job."""
         return self.head is not None and self.head.is_up and self.workers_up >= self.least_workers
 
     @property
     def were_all_up(self) -> bool:
-        """Whether all pods ran, by the status or the driver's report: if a pod is missing now, it was lost.
+        """Returns whether all pods ran, by the status or the driver's report: if a pod is missing now, it was lost.
 
         The driver's report may predate a later round or a resize.
         """
@@ -189,15 +190,15 @@ class Job(Observed):
 
     @cached_property
     def live_pods(self) -> list[PodView]:
-        """The live pods of the current attempt, the head before the workers."""
+        """Returns the live pods of the current attempt, the head before the workers."""
         return [*([self.head] if self.head and self.head.is_live else []), *self.workers.live]
 
     @cached_property
     def not_started(self) -> list[PodView]:
-        """Live pods that do not run yet."""
+        """Returns live pods that do not run yet."""
         return [pod for pod in self.live_pods if not pod.is_running]
 
     @cached_property
     def startup_problem(self) -> tuple[PodView, Problem] | None:
-        """The first pod that cannot start, and why."""
+        """Returns the first pod that cannot start, and why."""
         return next(((pod, pod.problem) for pod in self.not_started if pod.problem is not None), None)

@@ -161,7 +161,8 @@ class Observed:
 
     @property
     def is_restored(self) -> bool:
-        """Whether the status was written for another TrainJob: one of the same name, from which a backup was made.
+        """Returns whether the status was written for another TrainJob: one of the same name, from which a backup was
+        made.
 
         An earlier version of Railhead did not record the uid, but the names of the children have its beginning.
         """
@@ -204,35 +205,35 @@ class Observed:
 
     @cached_property
     def head(self) -> PodView | None:
-        """The head of the current attempt, identified by its name."""
+        """Returns the head of the current attempt, identified by its name."""
         # By its name, which follows from the job and the attempt: a copy of the head has its labels, but not its name.
         wanted = names.head_name(self.name, self.uid, self.attempt)
         return next((pod for pod in self.pods if pod.role == names.HEAD and pod.name == wanted), None)
 
     @cached_property
     def leaving_pods(self) -> tuple[PodView, ...]:
-        """Pods of any attempt that are being deleted."""
+        """Returns pods of any attempt that are being deleted."""
         return tuple(pod for pod in self.pods if pod.deletion_timestamp is not None)
 
     @cached_property
     def acting_pods(self) -> tuple[PodView, ...]:
-        """Pods of any attempt that may still act; the job waits for them."""
+        """Returns pods of any attempt that may still act; the job waits for them."""
         return tuple(pod for pod in self.pods if pod.may_act(self.now))
 
     @cached_property
     def abandoned_pods(self) -> tuple[PodView, ...]:
-        """Pods that the job no longer waits for."""
+        """Returns pods that the job no longer waits for."""
         return tuple(pod for pod in self.pods if not pod.is_over and not pod.may_act(self.now))
 
     @property
     def next_out_of_reach(self) -> datetime | None:
-        """When the next pod goes out of reach."""
+        """Returns when the next pod goes out of reach."""
         times = (pod.out_of_reach_at for pod in self.leaving_pods)
         return min((at for at in times if at is not None and at > self.now), default=None)
 
     @property
     def stuck_pods(self) -> list[PodView]:
-        """Pods of any attempt that should have been gone for minutes, the longest overdue first."""
+        """Returns pods of any attempt that should have been gone for minutes, the longest overdue first."""
         # Sorted also by name, so that pods that are deleted together keep their order, and the status is not written
         # again.
         due = [(at, pod) for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at <= self.now]
@@ -240,28 +241,29 @@ class Observed:
 
     @property
     def next_stuck(self) -> datetime | None:
-        """When the next pod counts as stuck."""
+        """Returns when the next pod counts as stuck."""
         return min(
             (at for pod in self.leaving_pods if (at := pod.stuck_at) is not None and at > self.now), default=None
         )
 
     @cached_property
     def denied(self) -> frozenset[str]:
-        """Names of the objects that the operator does not try to delete now, because it was denied a moment ago."""
+        """Returns names of the objects that the operator does not try to delete now, because it was denied a moment
+        ago."""
         return frozenset(each.name for each in self.denials if denied_until(each, self.now) > self.now)
 
     @cached_property
     def protected(self) -> frozenset[str]:
-        """Names of the pods that the API server denies the operator to delete: nothing else waits for them, except for
-        a head that may still commit."""
+        """Returns names of the pods that the API server denies the operator to delete: nothing else waits for them,
+        except for a head that may still commit."""
         oldest = self.now - timedelta(seconds=DENIED_ROW_SECONDS)
         # A denial that was not repeated for minutes is no evidence any more: a webhook may have been fixed meanwhile.
         denials = (each for each in self.denials if (each.kind, each.verb) == ("Pod", "delete"))
         return frozenset(each.name for each in denials if each.at > oldest)
 
     def find_protected_end(self, head: PodView) -> datetime | None:
-        """When a head that may not be deleted counts as ended: as if its grace period had begun with the first denial.
-        None for one whose delete was not denied."""
+        """Returns when a head that may not be deleted counts as ended: as if its grace period had begun with the
+        first denial. None for one whose delete was not denied."""
         denials = [each for each in self.denials if each.name == head.name and head.name in self.protected]
         if not denials:
             return None
@@ -274,7 +276,7 @@ class Observed:
 
     @cached_property
     def progress(self) -> ProgressStatus:
-        """The last report of the current attempt's driver; empty before its first one."""
+        """Returns the last report of the current attempt's driver; empty before its first one."""
         progress = self.status.progress
         # The report of the attempt before stays in the status until the new driver's first one arrives.
         if progress.attempt == self.attempt:
@@ -283,12 +285,12 @@ class Observed:
 
     @property
     def was_head_up(self) -> bool:
-        """Whether the head ran, by the status or the driver's report: if it is missing now, it was lost."""
+        """Returns whether the head ran, by the status or the driver's report: if it is missing now, it was lost."""
         return self.attempt > 0 and (bool(self.status.head.pod) or self.status.progress.attempt == self.attempt)
 
     @property
     def reported_outcome(self) -> Outcome | None:
-        """How the current attempt ended, by its driver's last report."""
+        """Returns how the current attempt ended, by its driver's last report."""
         progress = self.progress
         last = self.progress.outcome
         if last is None:
@@ -305,8 +307,8 @@ class Observed:
 
     @property
     def outcome(self) -> Outcome | None:
-        """How the current attempt ended: by the head's termination message, or by the driver's last report if the
-        head can write no message any more."""
+        """Returns how the current attempt ended: by the head's termination message, or by the driver's last report
+        if the head can write no message any more."""
         head = self.head
         # While the head may still write its termination message, that one counts: the last report may be older.
         if head is not None and (head.outcome is not None or head.is_live or head.may_still_end(self.now)):
@@ -315,7 +317,8 @@ class Observed:
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether the driver reports success: by exit code 0 with a termination message, or by its last report."""
+        """Returns whether the driver reports success: by exit code 0 with a termination message, or by its last
+        report."""
         outcome = self.outcome
         head = self.head
         reported = self.reported_outcome
@@ -327,22 +330,22 @@ class Observed:
 
     @property
     def has_committed(self) -> bool:
-        """A checkpoint was committed in the current attempt."""
+        """Returns whether a checkpoint was committed in the current attempt."""
         return self.status.checkpoint is not None and self.status.checkpoint.attempt == self.attempt
 
     @property
     def is_attempt_lost(self) -> bool:
-        """The status already records how the current attempt ended."""
+        """Returns whether the status already records how the current attempt ended."""
         return self.status.failure is not None and self.status.failure.attempt == self.attempt > 0
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no attempt has begun, or the last one ended by a suspension or an eviction."""
+        """Returns whether no attempt has begun, or the last one ended by a suspension or an eviction."""
         return self.attempt == 0 or self.status.is_resting
 
     @property
     def may_choose_gang(self) -> bool:
-        """Whether an attempt may begin now for which `gangScheduler: Auto` chooses."""
+        """Returns whether an attempt may begin now for which `gangScheduler: Auto` chooses."""
         if isinstance(self.spec, InvalidSpec) or self.spec.gang_scheduler != "Auto" or self.status.is_finished:
             return False
         # Pods of a later attempt than the status names: somebody has set the status back, and an attempt may begin in
@@ -360,12 +363,12 @@ class Observed:
 
     @property
     def is_training(self) -> bool:
-        """Whether training runs, by the driver's last report in this attempt."""
+        """Returns whether training runs, by the driver's last report in this attempt."""
         return self.progress.state in ("RUNNING", "FINISHED")
 
 
 def denied_until(denial: Denial, now: datetime) -> datetime:
-    """When to try the delete again: after 1, 2, 4, 8, 15, 15 ... s."""
+    """Returns when to try the delete again: after 1, 2, 4, 8, 15, 15 ... s."""
     # Bounded, since the number of tries has no limit, and neither would the shifted integer.
     doublings = min(denial.tries - 1, 10)
     seconds = min(1 << doublings, DENIED_LIMIT_SECONDS)

@@ -100,7 +100,7 @@ class PodView:
 
     @property
     def is_over(self) -> bool:
-        """All its containers have terminated: the pod can no longer act."""
+        """Returns whether all its containers have terminated: the pod can no longer act."""
         return self.phase in OVER
 
     @property
@@ -130,8 +130,8 @@ class PodView:
 
     @property
     def gone_by(self) -> datetime | None:
-        """When a pod being deleted should be gone: at the end of its grace period, plus a margin. A long grace period
-        is for a last checkpoint, which a node that does not respond is not likely to finish."""
+        """Returns when a pod being deleted should be gone: at the end of its grace period, plus a margin. A long
+        grace period is for a last checkpoint, which a node that does not respond is not likely to finish."""
         # deletionTimestamp is the end of the grace period, not its beginning, so a waived part is subtracted from it.
         waived = max(self.grace_seconds - SILENT_GRACE_SECONDS, 0) if self.is_silent else 0
         return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
@@ -142,14 +142,14 @@ class PodView:
 
     @property
     def out_of_reach_at(self) -> datetime | None:
-        """When the job stops waiting for it: being deleted, and not gone well after its grace period, since its node
-        does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
+        """Returns when the job stops waiting for it: being deleted, and not gone well after its grace period, since
+        its node does not respond. A head may still run there; the fence in the run's storage blocks its commits."""
         if not self.is_deleting or self.is_over or self.gone_by is None:
             return None
         return self.gone_by + timedelta(seconds=UNANSWERED_SECONDS)
 
     def may_act(self, now: datetime) -> bool:
-        """Whether a container of it may still run: the job waits for it, and it holds the job's quota."""
+        """Returns whether a container of it may still run: the job waits for it, and it holds the job's quota."""
         # A pod that nobody has deleted may act for as long as it exists, whatever its node does.
         at = self.out_of_reach_at if self.is_deleting else None
         return self.phase not in OVER and (at is None or now < at)
@@ -161,12 +161,12 @@ class PodView:
 
     @property
     def stuck_at(self) -> datetime | None:
-        """When it counts as stuck: it should be gone for minutes, and somebody has to look at its node."""
+        """Returns when it counts as stuck: it should be gone for minutes, and somebody has to look at its node."""
         return self.deletion_timestamp and self.deletion_timestamp + timedelta(seconds=STUCK_SECONDS)
 
     @property
     def last_words(self) -> str:
-        """Why it is gone, in brief: the cluster's reason, else its exit code and last line."""
+        """Returns why it is gone, in brief: the cluster's reason, else its exit code and last line."""
         if self.is_live:
             return f"it does not answer the driver; node {self.node or '(none)'}"
         if self.disruption is not None or self.reason:

@@ -104,19 +104,19 @@ class WorkloadView:
         return find_condition(self.conditions, type_)
 
     def has(self, type_: str) -> bool:
-        """Whether the condition is True."""
+        """Returns whether the condition is True."""
         found = self.find(type_)
         return found is not None and found.is_true
 
     @property
     def is_admitted(self) -> bool:
-        """Whether its pods may run now."""
+        """Returns whether its pods may run now."""
         is_over = self.is_deleting or self.has(FINISHED) or self.has(EVICTED)
         return self.is_active and not is_over and self.has(QUOTA_RESERVED) and self.has(ADMITTED)
 
     @property
     def could_not_start(self) -> bool:
-        """Whether this operator ended it because the pods cannot have what the admission gave them."""
+        """Returns whether this operator ended it because the pods cannot have what the admission gave them."""
         finished = self.find(FINISHED)
         return finished is not None and finished.is_true and finished.reason == FAILED_TO_START
 
@@ -148,6 +148,6 @@ class QueueView:
 
     @property
     def are_workloads_watched(self) -> bool:
-        """Whether the job's Workload is known as it is now. If Kueue's definitions are deleted, that of Workloads stays
-        until the operator lets each of them go."""
+        """Returns whether the job's Workload is known as it is now. If Kueue's definitions are deleted, that of
+        Workloads stays until the operator lets each of them go."""
         return self.state in ("served", "partial")

@@ -87,7 +87,8 @@ def make_condition(observed: Observed, type_: str, *, reason: str, message: str,
 
 
 def set_standing_conditions(observed: Observed, *conditions: Condition) -> JobStatus:
-    """The job's state now: these conditions, no other of `STANDING`, and the rest of `ALWAYS_PRESENT` as False."""
+    """Returns the job's state now: these conditions, no other of `STANDING`, and the rest of `ALWAYS_PRESENT` as
+    False."""
     absent = (
         make_condition(observed, type_, reason=f"Not{type_}", message="", is_true=False)
         for type_ in types.ALWAYS_PRESENT
@@ -98,7 +99,7 @@ def set_standing_conditions(observed: Observed, *conditions: Condition) -> JobSt
 
 
 def set_not_running(observed: Observed, type_: str, *, reason: str, message: str) -> JobStatus:
-    """The condition that explains why training does not run, together with Running=False."""
+    """Returns the condition that explains why training does not run, together with Running=False."""
     return set_standing_conditions(
         observed,
         make_condition(observed, type_, reason=reason, message=message),
@@ -116,12 +117,12 @@ def await_again(observed: Observed, status: JobStatus) -> JobStatus:
 
 
 def changes_anything(observed: Observed, wanted: WantedStatus) -> bool:
-    """Whether the wanted status differs from the observed one, observedGeneration included."""
+    """Returns whether the wanted status differs from the observed one, observedGeneration included."""
     return bool(_compute_fields(observed, wanted))
 
 
 def build_status_write(observed: Observed, wanted: WantedStatus | None) -> StatusWrite | None:
-    """The write that makes the status the wanted one, or None if it is already."""
+    """Returns the write that makes the status the wanted one, or None if it is already."""
     if wanted is None:
         return None
     # A guard has the compare made by the API server without any change, so it costs a request and no write to etcd.
@@ -190,7 +191,7 @@ def _build_tests(observed: Observed, wanted: WantedStatus) -> dict[str, Any]:
 
 
 def _changes_counters(old: JobStatus, new: JobStatus) -> bool:
-    """Whether a counter gets another value; one that is removed depends on no old value."""
+    """Returns whether a counter gets another value; one that is removed depends on no old value."""
     before = (old.restarts, old.counted_restarts, old.worker_losses)
     after = (new.restarts, new.counted_restarts, new.worker_losses)
     return any(value is not None and value != known for value, known in zip(after, before, strict=True))

@@ -171,7 +171,8 @@ def add_head_tolerations(given: Sequence[object]) -> list[object]:
 
 
 def _covers(toleration: object, key: str) -> bool:
-    """Whether it covers the taint. An empty key with Exists matches all taints, and an empty effect all effects."""
+    """Returns whether it covers the taint. An empty key with Exists matches all taints, and an empty effect all
+    effects."""
     if not isinstance(toleration, dict) or toleration.get("effect") not in (None, "", "NoExecute"):
         return False
     if not toleration.get("key"):

@@ -13,7 +13,7 @@ SHARED_MEMORY = "/dev/shm"
 
 
 def has_cpu_limit(spec: TrainJobSpec, role: str) -> bool:
-    """Whether a template limits the CPUs of the ray container; by default nothing does."""
+    """Returns whether a template limits the CPUs of the ray container; by default nothing does."""
     container = read_ray_container(part(build_template(spec, role), "spec"))
     return "cpu" in part(part(container, "resources"), "limits")
 
@@ -45,7 +45,7 @@ def keep_from_restarting(container: Object, kind: str) -> Object:
 
 
 def mounts_shared_memory(pod_spec: Object) -> bool:
-    """Whether the template mounts a volume of its own at /dev/shm, such as the one that NVIDIA's MPS shares."""
+    """Returns whether the template mounts a volume of its own at /dev/shm, such as the one that NVIDIA's MPS shares."""
     paths = [str(mount.get("mountPath")).rstrip("/") for mount in parts(read_ray_container(pod_spec), "volumeMounts")]
     return SHARED_MEMORY in paths
 

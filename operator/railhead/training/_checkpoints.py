@@ -103,7 +103,7 @@ class Agreement:
         self.has_notice = False
 
     def is_time_to_save(self) -> bool:
-        """Whether there is a new notice or a save is due: the same on the same call of every rank.
+        """Returns whether there is a new notice or a save is due: the same on the same call of every rank.
 
         All ranks must call it equally often, once per step. It is always False outside of Ray Train, and without
         `every` outside of a TrainJob.
@@ -157,7 +157,8 @@ def count_ranks() -> int:
 
 
 def is_rank() -> bool:
-    """Whether this process is a rank of a Ray Train run, in a TrainJob or not; elsewhere nothing takes a report."""
+    """Returns whether this process is a rank of a Ray Train run, in a TrainJob or not; elsewhere nothing takes a
+    report."""
     try:
         import ray.train
 

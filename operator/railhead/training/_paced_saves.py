@@ -64,16 +64,16 @@ class BackgroundSave:
 
     @property
     def is_done(self) -> bool:
-        """Whether all parts are written, or one has failed."""
+        """Returns whether all parts are written, or one has failed."""
         return self._written.done()
 
     @property
     def has_failed(self) -> bool:
-        """Whether a part could not be written; the same on all ranks once all are done."""
+        """Returns whether a part could not be written; the same on all ranks once all are done."""
         return self._written.done() and self._written.exception() is not None
 
     def is_stuck(self, now: float) -> bool:
-        """Whether the storage does not answer this rank; one that only waits for others is not stuck."""
+        """Returns whether the storage does not answer this rank; one that only waits for others is not stuck."""
         progress = self.progress
         limit = STUCK_SECONDS + progress.size / FLUSH_BYTES_PER_SECOND
         return bool(progress.path) and not self.is_done and now - progress.moved_at > limit

@@ -51,7 +51,7 @@ class SavePace:
 
     @property
     def has_begun(self) -> bool:
-        """Whether any save has begun."""
+        """Returns whether any save has begun."""
         return bool(self._stalls)
 
     def is_due(self, now: float) -> bool:

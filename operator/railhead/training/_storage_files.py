@@ -184,7 +184,7 @@ class StorageReader(FileSystemReader):
             self.path = cast(Any, path)
 
     def has_metadata(self) -> bool:
-        """Whether there is a checkpoint of `torch.distributed.checkpoint`."""
+        """Returns whether there is a checkpoint of `torch.distributed.checkpoint`."""
         return self.fs.exists(self.fs.concat_path(self.path, ".metadata"))
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:

@@ -31,7 +31,8 @@ class TrainJob:
         self._agreement = Agreement(every)
 
     def step(self, step: int, total: Optional[int] = None, tokens: Optional[int] = None) -> bool:
-        """Whether to save a checkpoint now, on the same call of all ranks: when one is due, and once for each notice.
+        """Returns whether to save a checkpoint now, on the same call of all ranks: when one is due, and once for each
+        notice.
 
         Every rank must call it equally often, once after each batch. Batches that only accumulate gradients do not
         count. The arguments are those of `railhead.training.progress`.

@@ -22,7 +22,7 @@ def add_losses(each: Iterable[JobLosses]) -> JobLosses:
 
 
 def needs_those_of_others(job: Object) -> bool:
-    """Whether the job trains on GPUs and has had too few losses for a rate of its own."""
+    """Returns whether the job trains on GPUs and has had too few losses for a rate of its own."""
     status = parse_status(job.get("status"))
     spent = status.goodput
     if spent is None or not spent.gpu_seconds:

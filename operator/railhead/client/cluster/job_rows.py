@@ -153,12 +153,14 @@ def describe_remaining(status: JobStatus) -> str:
 
 
 def is_estimate_valid(status: JobStatus) -> bool:
-    """Whether the remaining time may be shown: it is from the last step, after which a job that hangs makes none."""
+    """Returns whether the remaining time may be shown: it is from the last step, after which a job that hangs makes
+    none."""
     return not status.is_finished and not status.has_condition(types.HANG_SUSPECTED)
 
 
 def needs_pods(status: JobStatus) -> bool:
-    """Whether the job should have worker pods now. One that has ended, is suspended or is queued should have none."""
+    """Returns whether the job should have worker pods now. One that has ended, is suspended or is queued should have
+    none."""
     return bool(status.workers.desired) and not status.is_finished and not status.is_resting
 
 

@@ -89,7 +89,7 @@ class JobSnapshot:
 
     @cached_property
     def status(self) -> JobStatus:
-        """The status, with the time until the driver's last report."""
+        """Returns the status, with the time until the driver's last report."""
         # A list of jobs, which needs no snapshot, would begin later with the planner imported.
         from railhead.planning.facts.goodput_account import settle_reported_time
 
@@ -106,17 +106,17 @@ class JobSnapshot:
 
     @cached_property
     def pods(self) -> tuple[PodState, ...]:
-        """The pods, the newest attempt first, its head before its workers."""
+        """Returns the pods, the newest attempt first, its head before its workers."""
         return tuple(sorted(map(read_pod, self.raw_pods), key=_rank_pod))
 
     @cached_property
     def current_pods(self) -> tuple[PodState, ...]:
-        """The pods of the current attempt."""
+        """Returns the pods of the current attempt."""
         return tuple(pod for pod in self.pods if pod.attempt == self.status.attempt)
 
     @cached_property
     def events(self) -> tuple[EventNote, ...]:
-        """The events, the oldest first."""
+        """Returns the events, the oldest first."""
         return tuple(sorted(map(_read_event, self.raw_events), key=_read_time))
 
 

@@ -142,7 +142,7 @@ def judge_leader(leases: Sequence[Object], now: datetime) -> Check:
 
 
 def is_local(node: Object) -> bool:
-    """Whether the node is that of local mode."""
+    """Returns whether the node is that of local mode."""
     return text(part(part(node, "status"), "nodeInfo"), "kubeletVersion").endswith("-railhead-local")
 
 

@@ -96,14 +96,14 @@ def _is_attempt_lost(status: JobStatus) -> bool:
 
 
 def _have_all_nodes(snapshot: JobSnapshot) -> bool:
-    """Whether the head and all workers exist and are on nodes: what the scheduler said before is over."""
+    """Returns whether the head and all workers exist and are on nodes: what the scheduler said before is over."""
     pods = snapshot.current_pods
     return 0 < snapshot.status.workers.desired < len(pods) and all(pod.node for pod in pods)
 
 
 def _is_of_gone_pod(snapshot: JobSnapshot, reason: str, message: str) -> bool:
-    """Whether a condition has what the kubelet said about a pod that no other pod of the attempt has now. The operator
-    takes it back when its successor is up; that one may pull its image for minutes."""
+    """Returns whether a condition has what the kubelet said about a pod that no other pod of the attempt has now.
+    The operator takes it back when its successor is up; that one may pull its image for minutes."""
     if snapshot.status.is_finished or f" {CANNOT_START}: " not in message or reason in THAT_PASS:
         return False
     return all(pod.reason in ("", *STARTING) for pod in snapshot.current_pods)

@@ -104,7 +104,8 @@ def drop_repeated(reports: Sequence[RankReport]) -> list[RankReport]:
 
 
 def _is_repeated(old: RankReport, new: RankReport) -> bool:
-    """Whether the new report stands for the old one. Within an attempt several reports may have the same step."""
+    """Returns whether the new report stands for the old one. Within an attempt several reports may have the same
+    step."""
     if old.job != new.job or old.step is None or new.step is None:
         return False
     return old.step > new.step or (old.step == new.step and old.attempt != new.attempt)

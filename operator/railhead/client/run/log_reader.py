@@ -49,7 +49,7 @@ class Wanted:
         return {name: str(limit) for name, limit in limits.items() if limit is not None}
 
     def is_pod(self, pod: PodState) -> bool:
-        """Whether the pod may have such lines."""
+        """Returns whether the pod may have such lines."""
         return self.is_all or pod.role == (names.HEAD if self.rank is None else names.WORKER)
 
     def choose(self, text: str, pod: PodState) -> str | None:

@@ -148,7 +148,7 @@ def choose_own_folder(job: Object) -> str:
 
 
 def is_here(job: Object, folder: str) -> bool:
-    """Whether the folder is on this machine too: in local mode, or where its file system is mounted.
+    """Returns whether the folder is on this machine too: in local mode, or where its file system is mounted.
 
     Its path has the name of the job's run, so that no other folder of the same path is taken for it.
     """

@@ -62,7 +62,7 @@ class RunFiles(Protocol):
 
 
 def is_plain(name: str) -> bool:
-    """Whether the name can be a path below a folder on any system."""
+    """Returns whether the name can be a path below a folder on any system."""
     parts = name.split("/")
     return (
         0 < len(name) <= LONGEST_NAME

@@ -118,7 +118,7 @@ def check_store(uri: str, named: Iterable[StoreEndpoint]) -> str:
 
 
 def _is_named(endpoint: StoreEndpoint, named: Iterable[StoreEndpoint]) -> bool:
-    """Whether the reader has named it; with TLS also one that was named without."""
+    """Returns whether the reader has named it; with TLS also one that was named without."""
     for each in named:
         has_scheme = each.scheme == endpoint.scheme or (each.scheme, endpoint.scheme) == ("http", "https")
         if has_scheme and (each.host, each.port) == (endpoint.host, endpoint.port):

@@ -151,7 +151,7 @@ def _check_path(root: Path, path: str, *, is_included: bool) -> str:
 
 
 def is_secret_name(path: PurePath) -> bool:
-    """Whether the name of the file, or of a folder above it, is one that tools use for credentials."""
+    """Returns whether the name of the file, or of a folder above it, is one that tools use for credentials."""
     return any(fnmatchcase(part.lower(), pattern) for part in path.parts for pattern in SECRET_NAMES)
 
 

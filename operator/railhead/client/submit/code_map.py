@@ -106,12 +106,12 @@ def build_release(job: Object, uid: str) -> Object:
 
 
 def is_held(job: Object) -> bool:
-    """Whether the stored job waits for its code."""
+    """Returns whether the stored job waits for its code."""
     return bool(text(part(part(job, "metadata"), "annotations"), PENDING))
 
 
 def has_same_content(new: Object, old: Object) -> bool:
-    """Whether a stored ConfigMap is what `CodeMap.build` returned, whoever owns it."""
+    """Returns whether a stored ConfigMap is what `CodeMap.build` returned, whoever owns it."""
     keys = ("immutable", "data", "binaryData")
     return all(new.get(key) == old.get(key) for key in keys)
 

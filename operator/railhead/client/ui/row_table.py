@@ -26,7 +26,7 @@ class RowTable(Generic[Item]):
         self._shown: tuple[Item, ...] | None = None
 
     def is_shown(self, items: tuple[Item, ...]) -> bool:
-        """Whether the browser has these already."""
+        """Returns whether the browser has these already."""
         return items == self._shown
 
     async def show(self, items: tuple[Item, ...], rows: Sequence[Mapping[str, object]]) -> None:

@@ -75,8 +75,8 @@ async def _run_inside(client: Client, work: Coroutine[object, object, None]) -> 
 
 
 async def is_taken(sent: AwaitableResponse) -> bool:
-    """Whether the browser has taken what was sent. Who waits for that never has more than one message under way: a
-    browser that stands still costs no memory."""
+    """Returns whether the browser has taken what was sent. Who waits for that never has more than one message under
+    way: a browser that stands still costs no memory."""
     try:
         await sent
     except TimeoutError:

@@ -57,7 +57,7 @@ class KnownJobs(Protocol):
 
 
 def read_review(review: Object) -> Speaker | None:
-    """The speaker, from the status of a TokenReview; None when the token is not valid for this endpoint."""
+    """Returns the speaker, from the status of a TokenReview; None when the token is not valid for this endpoint."""
     status = review.get("status") or {}
     if not status.get("authenticated") or AUDIENCE not in (status.get("audiences") or []):
         return None
@@ -73,7 +73,7 @@ def read_review(review: Object) -> Speaker | None:
 
 
 def refusal(speaker: Speaker, report: Report, job: JobFacts | None) -> tuple[int, str] | None:
-    """Why this report is rejected, as an HTTP status and message; None when it is accepted."""
+    """Returns why this report is rejected, as an HTTP status and message; None when it is accepted."""
     if speaker.namespace != report.namespace:
         return 403, "the token belongs to another namespace"
     # The uid tells a job from an earlier one of the same name, whose head may still report.

@@ -56,7 +56,8 @@ class BadFolder(RuntimeError):
 
 
 def derive_token_key(certificates: Certificates) -> bytes:
-    """A key that all replicas share, also after a restart: from the CA's, or where its issuer keeps it the server's."""
+    """Returns a key that all replicas share, also after a restart: from the CA's, or where its issuer keeps it the
+    server's."""
     # The same key after each renewal of the server's certificate, or the tokens of running Ray clusters would change.
     key = certificates.ca.key or certificates.server.key
     return hmac.new(key.encode(), b"tokens of Ray clusters", "sha256").digest()
@@ -65,7 +66,8 @@ def derive_token_key(certificates: Certificates) -> bytes:
 async def ensure_certificates(
     client: KubeClient, namespace: str, names: Sequence[str], common: CommonMetadata = NO_METADATA
 ) -> Certificates:
-    """The stored certificates, created or renewed first where needed. Two operators end up with the same ones."""
+    """Returns the stored certificates, created or renewed first where needed. Two operators end up with the same
+    ones."""
     now = datetime.now(UTC)
     try:
         stored = await client.get(SECRET, SECRET_NAME, namespace=namespace)
@@ -152,7 +154,7 @@ def present(context: ssl.SSLContext, server: Pair) -> None:
 
 
 def needs_renewal(certificate: str, names: Sequence[str], *, now: datetime) -> bool:
-    """Whether a name is missing, or the certificate expires soon."""
+    """Returns whether a name is missing, or the certificate expires soon."""
     return not has_names(certificate, names) or expires(certificate) - now < timedelta(days=RENEW_DAYS)
 
 

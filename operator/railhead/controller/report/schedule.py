@@ -93,7 +93,7 @@ class WriteSchedule:
         return known.count(now)
 
     def is_busy(self, key: JobKey) -> bool:
-        """Whether the job waits for a write, or one is under way."""
+        """Returns whether the job waits for a write, or one is under way."""
         return key in self._wanted or key in self._writing
 
     def request_write(self, key: JobKey, urgency: Urgency) -> Urgency:

@@ -126,7 +126,7 @@ class ReportHandler:
 
 
 def build_app(reports: ReportHandler, count: Callable[[int], None] = ignore) -> web.Application:
-    """The one route, and the limit on bodies. `count` receives the status of every response."""
+    """Returns the one route, and the limit on bodies. `count` receives the status of every response."""
 
     @web.middleware
     async def counting(request: web.Request, handler: Handler) -> web.StreamResponse:

@@ -35,12 +35,13 @@ CLOSE_SECONDS = 3.0
 
 
 def status_fields(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Object:
-    """The status fields that this report changes, as JSON; None removes a field. `nodes`: of pods, by name. Pure."""
+    """Returns the status fields that this report changes, as JSON; None removes a field. `nodes`: of pods, by name.
+    Pure."""
     return compute_changed_fields(status, change_by_report(report, status, nodes=nodes))
 
 
 def find_urgency(report: Report, status: JobStatus, *, nodes: Mapping[str, str] = {}) -> Urgency | None:
-    """How soon the report has to be written; None when it changes nothing. Pure."""
+    """Returns how soon the report has to be written; None when it changes nothing. Pure."""
     new = change_by_report(report, status, nodes=nodes)
     fields = compute_changed_fields(status, new)
     if not fields:
@@ -66,13 +67,13 @@ def _without_numbers(progress: ProgressStatus) -> ProgressStatus:
 
 
 def is_outrun(report: Report, status: JobStatus) -> bool:
-    """Whether the status holds a later report of this attempt. Each report holds the complete state. Pure."""
+    """Returns whether the status holds a later report of this attempt. Each report holds the complete state. Pure."""
     known = status.progress
     return known.attempt == report.attempt and report.reports < known.reports
 
 
 def is_obsolete(error: KubeError) -> bool:
-    """Whether the job is gone, or in another attempt (a failed test is `Denied`). Pure.
+    """Returns whether the job is gone, or in another attempt (a failed test is `Denied`). Pure.
 
     An API server that has just started knows neither our rights nor the CRD for a moment: it answers 401, 403, or a
     404 that is not about the job. A webhook that denies the write may answer with any code.
@@ -164,7 +165,7 @@ class ReportWriter:
             self._latest[key] = PendingReport(report, urgency, since)
 
     def _find_facts(self, key: JobKey, report: Report) -> JobFacts | None:
-        """The job, unless the report is not for its status."""
+        """Returns the job, unless the report is not for its status."""
         facts = self.lookup(key)
         if facts is None or facts.uid != report.uid or facts.status.is_finished:
             # The leader has already written the driver's outcome.

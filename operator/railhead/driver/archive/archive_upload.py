@@ -126,7 +126,8 @@ def _delete(folder: Folder, name: str) -> None:
 
 
 def _has_run(upload: Upload, folder: Folder) -> bool:
-    """Whether this attempt has the run, or no attempt has claimed it: a trainer may have another storage path."""
+    """Returns whether this attempt has the run, or no attempt has claimed it: a trainer may have another storage
+    path."""
     data = folder.read(FENCE)
     claim = Claim.parse(data.decode(errors="replace")) if data else None
     return claim is None or (claim.uid, claim.attempt) == (upload.uid, upload.attempt)

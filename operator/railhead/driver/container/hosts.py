@@ -22,7 +22,7 @@ NOTED_AFTER_SECONDS = 10.0
 
 
 def is_listening(address: str, port: int, *, timeout: float) -> bool:
-    """Whether anything accepts a connection there within `timeout` seconds."""
+    """Returns whether anything accepts a connection there within `timeout` seconds."""
     try:
         socket.create_connection((address, port), timeout=timeout).close()
     except OSError:

@@ -95,7 +95,7 @@ def _kill_all(pids: list[int]) -> None:
 
 
 def _is_agent(pid: int) -> bool:
-    """Whether it is one of the agents without which a raylet exits."""
+    """Returns whether it is one of the agents without which a raylet exits."""
     try:
         command = (PROC / str(pid) / "cmdline").read_text()
     except OSError:

@@ -88,7 +88,7 @@ def _read_on(path: Path, state: LogFile) -> bytes:
 
 
 def free_beginning(path: Path, length: int) -> bool:
-    """Whether the file system could: ext4, xfs, btrfs, overlayfs and tmpfs can. Raises OSError."""
+    """Returns whether the file system could: ext4, xfs, btrfs, overlayfs and tmpfs can. Raises OSError."""
     with open(path, "r+b") as file:
         mode = _KEEP_SIZE | _PUNCH_HOLE
         return bool(ctypes.CDLL(None).fallocate(file.fileno(), mode, ctypes.c_int64(0), ctypes.c_int64(length)) == 0)

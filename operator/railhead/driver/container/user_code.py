@@ -84,12 +84,12 @@ def find_hidden(module_name: str, file: Optional[str], folders: list[str]) -> st
 
 
 def is_uploaded(file: Optional[str]) -> bool:
-    """Whether a module comes from working_dir or py_modules, as unpacked by Ray."""
+    """Returns whether a module comes from working_dir or py_modules, as unpacked by Ray."""
     return bool(file) and "runtime_resources" in Path(file or "").parts
 
 
 def has_parameter(function: Callable[..., object]) -> bool:
-    """Whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none.
+    """Returns whether it takes trainLoopConfig. As in Ray Train: one required parameter, or none.
 
     Raises TypeError for a function whose body a call does not run.
     """

@@ -101,7 +101,7 @@ def build_trainer(job: JobInput, *, storage_path: str, datasets: Optional[Mappin
 
 
 def leaves_out_torch(job: JobInput) -> bool:
-    """Whether the head trains with torch without importing it.
+    """Returns whether the head trains with torch without importing it.
 
     Not if the driver or Ray Train's controller imports modules of the user's, which may use torch there.
     """

@@ -39,7 +39,7 @@ def wait_for_stacks(mailbox: Mailbox, requester: str, seconds: float) -> Optiona
 
 
 def is_debugged(stacks: list[Stack]) -> bool:
-    """Whether a rank waits for the commands of a debugger."""
+    """Returns whether a rank waits for the commands of a debugger."""
     return any(_is_in_debugger(stack) for stack in stacks)
 
 

@@ -29,7 +29,7 @@ class StepWatch:
 
     @property
     def window(self) -> float:
-        """Seconds without a step after which a hang is suspected."""
+        """Returns seconds without a step after which a hang is suspected."""
         return max(SHORTEST_WINDOW_SECONDS, GAPS * self._longest)
 
     def update(self, beat: Optional[Heartbeat], progress: Progress, *, now: float) -> None:

@@ -139,7 +139,7 @@ def find_value(metrics: Mapping[str, Any], name: str) -> object:
 
 
 def is_known_outside(text: str, *, run: str, folder: str) -> bool:
-    """Whether the status knows a checkpoint of a run with this name that is not in this folder.
+    """Returns whether the status knows a checkpoint of a run with this name that is not in this folder.
 
     An earlier version of Railhead did not put a run that the user's code has named into the job's folder; such a run
     stays where it began. `text`: as in `parse_known`.

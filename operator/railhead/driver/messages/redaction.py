@@ -89,7 +89,7 @@ def _build_pattern(of_secrets: frozenset[str], by_name: frozenset[str]) -> re.Pa
 
 
 def _is_path(value: str) -> bool:
-    """Whether the value is where a credential is, rather than the credential."""
+    """Returns whether the value is where a credential is, rather than the credential."""
     return value.startswith("/") and os.path.lexists(value)
 
 

@@ -122,7 +122,7 @@ class LogTail:
 
 
 def _is_alive(path: Path) -> bool:
-    """Whether the process still lives whose id ends Ray's name of the file."""
+    """Returns whether the process still lives whose id ends Ray's name of the file."""
     return Path("/proc", path.stem.rpartition("-")[2]).exists()
 
 

@@ -85,7 +85,7 @@ def build_ray_environment(environment: Mapping[str, str], *, job: JobInput, pod:
 
 
 def is_removed(name: str) -> bool:
-    """Whether Ray must not see this variable of the container."""
+    """Returns whether Ray must not see this variable of the container."""
     return name not in OWN and (name in REMOVED or name.startswith(REMOVED_PREFIXES))
 
 

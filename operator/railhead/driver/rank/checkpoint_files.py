@@ -127,7 +127,7 @@ def list_files(folder: str) -> Tuple[Dict[str, LocalFile], List[str]]:
 
 
 def _is_cycle(entry: os.DirEntry[str]) -> bool:
-    """Whether it is a link to a folder that it is in."""
+    """Returns whether it is a link to a folder that it is in."""
     if not entry.is_symlink():
         return False
     target = os.path.realpath(entry.path)

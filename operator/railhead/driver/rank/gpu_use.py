@@ -41,7 +41,7 @@ def watch_gpus(variables: Mapping[str, str] = os.environ) -> None:
 
 
 def _has_metrics(variables: Mapping[str, str]) -> bool:
-    """Whether the job has spec.metrics, by the input of this rank's pod."""
+    """Returns whether the job has spec.metrics, by the input of this rank's pod."""
     folder = variables.get(environment.INPUT)
     if not folder:
         return False

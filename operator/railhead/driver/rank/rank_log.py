@@ -44,5 +44,6 @@ class OwnLog:
                 os.close(self._descriptor)
 
     def _is_ours(self) -> bool:
-        """Whether it is still our file: the user's code may have closed all descriptors and reused this number."""
+        """Returns whether it is still our file: the user's code may have closed all descriptors and reused this
+        number."""
         return self._descriptor >= 0 and os.path.samestat(self._file, os.fstat(self._descriptor))

@@ -203,7 +203,7 @@ def call_function(function: Callable[..., object], *arguments: object) -> object
 
 
 def _is_portable(error: BaseException) -> bool:
-    """Whether it survives pickling as Ray does it, by value if its class is from the user's script.
+    """Returns whether it survives pickling as Ray does it, by value if its class is from the user's script.
 
     It does not if its __init__ takes more arguments than it passes to the base class.
     """

@@ -107,7 +107,7 @@ def count_upload(upload: Uploads) -> None:
 
 
 def _is_mount_missing(error: Exception) -> bool:
-    """Whether Ray did not find its marker in the run's folder, which it looks for before each copy."""
+    """Returns whether Ray did not find its marker in the run's folder, which it looks for before each copy."""
     return MARKER_CHECK in {frame.name for frame in traceback.extract_tb(error.__traceback__)}
 
 

@@ -56,7 +56,7 @@ def prepare_runtime_env(wanted: Mapping[str, Any], *, folders: Sequence[str], bu
 
 
 def is_local(key: str, value: str) -> bool:
-    """Whether it names a file or folder in the head pod. A conda environment may also be given by name."""
+    """Returns whether it names a file or folder in the head pod. A conda environment may also be given by name."""
     if key == "conda":
         return value.endswith((".yml", ".yaml"))
     return "://" not in value

@@ -122,7 +122,7 @@ def watch_reports(watch: Watch) -> None:
 
 
 def are_reports_watched() -> bool:
-    """Whether this process is a rank of a TrainJob, whose reports are watched."""
+    """Returns whether this process is a rank of a TrainJob, whose reports are watched."""
     from ray.train.v2._internal.execution.context import TrainContext as Context
 
     return hasattr(Context, _WATCHED)

@@ -110,7 +110,7 @@ class PathFolder:
 
 
 def _make_folder(name: str, parent: int) -> bool:
-    """Whether it did not exist before."""
+    """Returns whether it did not exist before."""
     try:
         os.mkdir(name, dir_fd=parent)
     except FileExistsError:

@@ -179,12 +179,13 @@ class Patience:
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether a retry may succeed, for storage that this job has written to before."""
+    """Returns whether a retry may succeed, for storage that this job has written to before."""
     return is_passing(error) or (isinstance(error, OSError) and error.errno in _AWAY_CODES)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether a retry may succeed: for storage and datasets alike. The text decides only without an error code."""
+    """Returns whether a retry may succeed: for storage and datasets alike. The text decides only without an error
+    code."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if "RayTaskError" in names:
         cause = getattr(error, "cause", None)
@@ -199,7 +200,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_of_storage(error: BaseException, *, source: Optional[str]) -> bool:
-    """Whether the storage has failed, rather than the application, when a checkpoint was copied from `source`.
+    """Returns whether the storage has failed, rather than the application, when a checkpoint was copied from `source`.
 
     `source`: a local folder; None if the checkpoint was written straight into the run's folder. Errors of object stores
     have no code. Those with a code are of a path: waiting helps with some, and no other one, such as a name that is too
@@ -218,7 +219,7 @@ def is_of_storage(error: BaseException, *, source: Optional[str]) -> bool:
 
 
 def is_unreachable(text: str) -> bool:
-    """Whether the storage reports that it currently cannot serve requests."""
+    """Returns whether the storage reports that it currently cannot serve requests."""
     return bool(_UNREACHABLE.search(text)) and not _REFUSED.search(text)
 
 

@@ -132,7 +132,8 @@ class HeartbeatMerger:
 
 
 def _are_uploading(beats: Collection[RankProgress]) -> bool:
-    """Whether all ranks are in a report, and one uploads: reports that only wait for each other are no reason."""
+    """Returns whether all ranks are in a report, and one uploads: reports that only wait for each other are no
+    reason."""
     return bool(beats) and all(beat.open_reports for beat in beats) and any(beat.open_uploads for beat in beats)
 
 

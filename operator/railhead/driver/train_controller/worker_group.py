@@ -87,7 +87,7 @@ class Group(ControllerStep):
         return next((rank for rank in found if rank >= 0), -1)
 
     def has_trained(self, rank: int) -> bool:
-        """Whether a rank of this fit() has trained on its node."""
+        """Returns whether a rank of this fit() has trained on its node."""
         process = self._processes.get(rank)
         return process is not None and process.node_id in self.trained
 

@@ -238,7 +238,7 @@ def check_running(name: str, process: subprocess.Popen[bytes], *, log: Path) -> 
 
 
 def answers(url: str, *, context: ssl.SSLContext | None = None) -> bool:
-    """Whether a GET of the URL succeeds."""
+    """Returns whether a GET of the URL succeeds."""
     try:
         with urllib.request.urlopen(url, context=context, timeout=5):
             return True

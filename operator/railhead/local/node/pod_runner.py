@@ -54,7 +54,7 @@ class PodRunner:
 
     @property
     def is_served(self) -> bool:
-        """Whether a Service leads to it."""
+        """Returns whether a Service leads to it."""
         return self.status.is_ready and not self.is_released and not self._stop.is_made
 
     def stop(self, grace_seconds: float) -> None:

@@ -193,12 +193,12 @@ class PodStatus:
 
     @property
     def is_ready(self) -> bool:
-        """Whether all its containers run and pass their readiness probes, if any."""
+        """Returns whether all its containers run and pass their readiness probes, if any."""
         mains = [facts for facts in self.facts.values() if not facts.is_init]
         return all(facts.state == "running" and facts.is_ready for facts in mains)
 
     def has_ended(self, container: str) -> bool:
-        """Whether it has ended for good; true of a container that the pod does not have."""
+        """Returns whether it has ended for good; true of a container that the pod does not have."""
         facts = self.facts.get(container)
         return facts is None or (facts.state == "terminated" and not must_restart(self.policy, facts.exit_code))
 

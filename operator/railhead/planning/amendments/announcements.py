@@ -56,7 +56,7 @@ def add_warning(job: Job, decision: Decision) -> Decision:
 
 
 def _find_warning(job: Job) -> DriverWarning | None:
-    """The driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
+    """Returns the driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
     # Until training runs again, nothing tells whether the cause of the earlier warning is gone.
     last = find_last_warning(job)
     if last or job.progress.state not in _NOT_KNOWN_YET:

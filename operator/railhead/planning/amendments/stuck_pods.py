@@ -36,7 +36,8 @@ def list_stuck_pods(observed: Observed, decision: Decision) -> Decision:
 
 
 def _is_still_good(wanted: Sequence[StuckPod], known: set[str]) -> bool:
-    """Whether a full list may stay: until half of its pods are gone, so that 512 pods that end cost few writes."""
+    """Returns whether a full list may stay: until half of its pods are gone, so that 512 pods that end cost few
+    writes."""
     kept = sum(pod.name in known for pod in wanted)
     return len(wanted) == len(known) == MAX_STUCK_PODS and 2 * kept > MAX_STUCK_PODS
 

@@ -96,8 +96,8 @@ def _create(job: Job, phase: Phase) -> tuple[Create, ...]:
 
 
 def _is_unwanted(job: Job, workload: WorkloadView, decision: Decision, phase: Phase) -> bool:
-    """Whether the job asks for something else now, or for nothing since it is suspended, or waits for another job's
-    checkpoint. A new Workload would undo an administrator's hold, whenever that was set."""
+    """Returns whether the job asks for something else now, or for nothing since it is suspended, or waits for
+    another job's checkpoint. A new Workload would undo an administrator's hold, whenever that was set."""
     # The label or the field was removed while the job rested, or the attempt began without a queue.
     if not choose_queue(job):
         return True

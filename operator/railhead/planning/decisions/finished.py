@@ -110,7 +110,7 @@ def may_commit(observed: Observed, head: PodView) -> bool:
 
 
 def find_last_checkpoint(observed: Observed) -> WantedStatus | None:
-    """The status with the checkpoints that `add_last_checkpoint` adds, or None if it adds nothing."""
+    """Returns the status with the checkpoints that `add_last_checkpoint` adds, or None if it adds nothing."""
     status = add_last_checkpoint(observed, observed.status)
     if status != observed.status:
         return WantedStatus(status)
@@ -144,7 +144,7 @@ def decide_clean_up(job: Job) -> Decision | None:
 
 
 def _is_early(job: Job, due: datetime | None) -> bool:
-    """Whether its time has not come, or the status does not have the last report of the head yet."""
+    """Returns whether its time has not come, or the status does not have the last report of the head yet."""
     if due is None or due > job.now:
         return True
     # The pod's object is the only place of a message that is not in the status yet; deleting it would lose a

@@ -88,7 +88,7 @@ def decide_loss(job: Job) -> Decision | None:
 
 
 def _find_gone_child(job: Job) -> Failure | None:
-    """Why a pod of this attempt cannot start any more: a child is gone that this operator cannot make again."""
+    """Returns why a pod of this attempt cannot start any more: a child is gone that this operator cannot make again."""
     gone = find_missing_mount(job)
     if gone is None:
         return None
@@ -110,7 +110,7 @@ def _find_gone_child(job: Job) -> Failure | None:
 
 
 def _find_hopeless_workers(job: Job) -> FailureStatus | None:
-    """Why a replacement of the lost workers would not help."""
+    """Returns why a replacement of the lost workers would not help."""
     lost = job.workers.lost
     for pod in lost:
         if pod.outcome and classify_pod(pod).class_ is FailureClass.CONFIGURATION:
@@ -139,7 +139,7 @@ def _find_hopeless_workers(job: Job) -> FailureStatus | None:
 
 
 def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
-    """The loss of one of the pods lost now, which may be gone without a trace."""
+    """Returns the loss of one of the pods lost now, which may be gone without a trace."""
     pod = next((pod for pod in job.workers.lost if pod.slot in slots), None)
     name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slots[0], round_=job.status.round)
     if pod:

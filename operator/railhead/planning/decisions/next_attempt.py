@@ -63,7 +63,7 @@ def decide_resume_source(job: Job) -> Decision | None:
 
 
 def _find_problem(job: Job, wanted: ResumeFrom) -> tuple[str, str] | None:
-    """Reason and message, or None if it can be used."""
+    """Returns reason and message, or None if it can be used."""
     if wanted.train_job is None:
         return None
     field = f"spec.resumeFrom.trainJob {wanted.train_job}"

@@ -75,7 +75,7 @@ def _show_ready(job: Job, decision: Decision) -> Decision:
 
 
 def _is_ready_news(job: Job) -> bool:
-    """The number of missing pods has halved or doubled."""
+    """Returns whether the number of missing pods has halved or doubled."""
     missing = job.desired_workers - job.workers_up
     missed = job.desired_workers - job.status.workers.ready
     # Each halving is news, so the writes grow with the logarithm of the gang.
@@ -187,7 +187,7 @@ def _training(job: Job) -> Decision:
 
 
 def _describe_origin(job: Job) -> str:
-    """The checkpoint that the driver has really resumed from, in the first group of an attempt."""
+    """Returns the checkpoint that the driver has really resumed from, in the first group of an attempt."""
     resumed = job.status.resumed_from
     if resumed and resumed.uri and job.status.round == 0:
         return f", resumed from {resumed.uri[:800]}"
@@ -195,7 +195,7 @@ def _describe_origin(job: Job) -> str:
 
 
 def _wait_for_workers(job: Job) -> list[Condition]:
-    """The condition of an elastic job that trains and still waits for more pods, or for fewer."""
+    """Returns the condition of an elastic job that trains and still waits for more pods, or for fewer."""
     if not job.is_elastic:
         return []
     resize = job.status.resize

@@ -92,7 +92,7 @@ def decide_unstarted_pods(job: Job) -> Decision | None:
     message = f"{describe_unstarted(found[0])}; replacing it"
     if len(found) > 1:
         message = f"{message} and {len(found) - 1} more pods"
-    status = replace_status(_stand(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
+    status = replace_status(_show_not_training(job, POD_NOT_STARTED, message), worker_losses=add_refusal(job))
     decision = _replace(job, pods, WantedStatus(status))
     return replace(decision, events=(Event("Warning", POD_NOT_STARTED, message),))
 
@@ -117,8 +117,9 @@ def _replace(job: Job, pods: Sequence[PodView], wanted: WantedStatus) -> Decisio
 
 
 def _has_round_begun(job: Job, slots: Sequence[int]) -> bool:
-    """Whether an earlier pass has begun this round for these slots, and none of its pods exists: it could not delete
-    the old ones. A round for each such pass would write the status, which begins the next pass, without an end."""
+    """Returns whether an earlier pass has begun this round for these slots, and none of its pods exists: it could
+    not delete the old ones. A round for each such pass would write the status, which begins the next pass, without
+    an end."""
     rounds = [
         pod.round for pod in job.pods if pod.attempt == job.attempt and pod.slot in slots and pod.role == names.WORKER
     ]
@@ -166,11 +167,11 @@ def decide_replacement(job: Job) -> Decision | None:
     again = f"; replacing them (round {round_})"
     if is_refusal(job):
         message = _describe_refusal(job) + again
-        standing = _stand(job, NODE_REFUSED_POD, message)
+        standing = _show_not_training(job, NODE_REFUSED_POD, message)
         event = Event("Warning", NODE_REFUSED_POD, message)
     else:
         message = _describe_loss(job, lost, slots) + again
-        standing = _stand(job, "WorkerLost", message)
+        standing = _show_not_training(job, "WorkerLost", message)
         event = Event("Warning", "WorkerReplaced", message)
     status = replace_status(
         standing,
@@ -202,7 +203,7 @@ def _describe_loss(job: Job, lost: Sequence[PodView], slots: Sequence[int]) -> s
 
 
 def _describe_refusal(job: Job) -> str:
-    """The first of the refused pods in the node's own words."""
+    """Returns how many pods were refused, and why, in the words of the first one's node."""
     refused = list_refused_pods(job)
     return f"{len(refused)} of {job.desired_workers} worker pods were refused. {describe_refusal(refused[0])}"
 
@@ -213,7 +214,7 @@ def _describe_gone(job: Job, slot: int) -> str:
     return f"{name.removesuffix('0')}* (gone without a trace)"
 
 
-def _stand(job: Job, reason: str, message: str) -> JobStatus:
+def _show_not_training(job: Job, reason: str, message: str) -> JobStatus:
     """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
     if job.is_elastic:
         return job.status

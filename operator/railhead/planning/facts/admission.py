@@ -198,7 +198,7 @@ def _find_avoided_assignment(job: Job, workload: WorkloadView) -> Problem | None
 
 
 def _lacks_pods(job: Job) -> bool:
-    """Whether the attempt cannot train with the pods that it has."""
+    """Returns whether the attempt cannot train with the pods that it has."""
     is_head_lost = job.is_attempt_lost or job.head is None or not job.head.is_live
     return is_head_lost or (bool(job.empty_slots) and not job.are_enough_up)
 

@@ -95,14 +95,14 @@ def list_evidence(job: Job) -> list[Evidence]:
 
 
 def _judge(failure: FailureStatus | RestartStatus, node: str, at: datetime | None) -> list[Evidence]:
-    """The evidence of a failure whose driver suspects this node; none if it is a guess."""
+    """Returns the evidence of a failure whose driver suspects this node; none if it is a guess."""
     if not is_sure(failure) and not is_likely(failure):
         return []
     return [Evidence(node, failure.reason, failure.message, at, needs_another=is_likely(failure))]
 
 
 def _blame(unstarted: Unstarted) -> Evidence:
-    """The evidence of a pod that its node does not start. Without an error the node may just be slow."""
+    """Returns the evidence of a pod that its node does not start. Without an error the node may just be slow."""
     pod = unstarted.pod
     has_error = unstarted.has_error
     reason = POD_NOT_STARTED if has_error else POD_START_SLOW
@@ -135,7 +135,8 @@ def _suspect_kill(pod: PodView) -> Evidence:
 
 
 def is_blamed(job: Job, pod: PodView) -> bool:
-    """Whether the status blames the pod's node already for this pod, or for another one since this one exists."""
+    """Returns whether the status blames the pod's node already for this pod, or for another one since this one
+    exists."""
     listed = Avoidance.listed(job)
     known = (parse_time(node.since) for node in (*listed.nodes, *listed.former) if node.name == pod.node)
     return any(pod.created_at is not None and since is not None and pod.created_at <= since for since in known)
@@ -176,7 +177,7 @@ def compute_avoidance(job: Job) -> Avoidance:
 
 
 def _has_room(job: Job, nodes: Sequence[AvoidedNode], reason: str) -> bool:
-    """Whether the job may avoid one more node for this reason."""
+    """Returns whether the job may avoid one more node for this reason."""
     if reason in SURE_REASONS:
         return len(nodes) < MAX_AVOIDED_NODES
     # A job that is itself at fault fails everywhere; with a share of the nodes at most, it cannot exclude the cluster.
@@ -186,12 +187,12 @@ def _has_room(job: Job, nodes: Sequence[AvoidedNode], reason: str) -> bool:
 
 
 def list_avoided(job: Job) -> tuple[str, ...]:
-    """The names of the nodes that pods avoid which are created in this pass."""
+    """Returns the names of the nodes that pods avoid which are created in this pass."""
     return tuple(node.name for node in compute_avoidance(job).nodes)
 
 
 def find_blocked(job: Job, nodes: Sequence[AvoidedNode]) -> PodView | None:
-    """A pod for which only avoided nodes may be left: the scheduler has found no other one for a while."""
+    """Returns a pod for which only avoided nodes may be left: the scheduler has found no other one for a while."""
     return next((pod for pod, due in _list_waiting(job, nodes) if due <= job.now), None)
 
 
@@ -235,7 +236,7 @@ def explain_used_again(job: Job) -> str:
 
 
 def next_avoidance_change(job: Job, nodes: Sequence[AvoidedNode]) -> datetime | None:
-    """When the next of these nodes is avoided no more, or the next pod is out of date."""
+    """Returns when the next of these nodes is avoided no more, or the next pod is out of date."""
     waiting = [due for _, due in _list_waiting(job, nodes)]
     started = [pod.created_at for pod in _list_unplaced(job) if pod.created_at is not None]
     outdated = [at + timedelta(seconds=PATIENCE_SECONDS) for at in started]
@@ -244,7 +245,7 @@ def next_avoidance_change(job: Job, nodes: Sequence[AvoidedNode]) -> datetime | 
 
 
 def _list_waiting(job: Job, nodes: Sequence[AvoidedNode]) -> list[tuple[PodView, datetime]]:
-    """Pods that avoid some of these nodes and no others, and until when they wait for another node."""
+    """Returns pods that avoid some of these nodes and no others, and until when they wait for another node."""
     names = {node.name for node in nodes}
     waiting = []
     for pod in _list_unplaced(job):
@@ -256,7 +257,7 @@ def _list_waiting(job: Job, nodes: Sequence[AvoidedNode]) -> list[tuple[PodView,
 
 
 def _list_unplaced(job: Job) -> list[PodView]:
-    """Pods with a node to avoid that the scheduler finds no node for."""
+    """Returns pods with a node to avoid that the scheduler finds no node for."""
     return [p for p in job.not_started if p.avoids and not p.node and p.problem and p.problem.reason == UNSCHEDULABLE]
 
 
@@ -282,6 +283,6 @@ def _ends_at(node: AvoidedNode) -> datetime:
 
 
 def _join(former: Sequence[AvoidedNode], ended: Sequence[AvoidedNode]) -> tuple[AvoidedNode, ...]:
-    """The latest ones."""
+    """Returns the latest ones."""
     names = {node.name for node in ended}
     return (*(node for node in former if node.name not in names), *ended)[-MAX_AVOIDED_NODES:]

@@ -86,7 +86,7 @@ def _after_end(job: Job, limit: int | None) -> datetime | None:
 
 
 def next_due(job: Job) -> datetime | None:
-    """When the next limit expires."""
+    """Returns when the next limit expires."""
     finished = job.status.is_finished
     if job.is_at_rest and not finished:
         # No limit expires while the job has no pods.
@@ -108,7 +108,7 @@ def is_report_missing(job: Job) -> bool:
 
 
 def report_due(job: Job) -> datetime | None:
-    """When the first report of the attempt is overdue; None once it has arrived, and while pods start."""
+    """Returns when the first report of the attempt is overdue; None once it has arrived, and while pods start."""
     # By the kubelet's clock, which may be ahead of the API server's.
     started = job.head.started_at if job.head is not None else None
     if started is None or not is_report_missing(job):
@@ -148,7 +148,7 @@ def held_since(job: Job) -> datetime | None:
 
 
 def give_up_due(job: Job) -> datetime | None:
-    """When the pods are released that are held for others."""
+    """Returns when the pods are released that are held for others."""
     since = held_since(job)
     if since is None:
         return None
@@ -161,14 +161,14 @@ def list_placed(job: Job) -> list[PodView]:
 
 
 def find_waiting(job: Job) -> PodView | None:
-    """A pod that has no node, if possible one for which the scheduler says why."""
+    """Returns a pod that has no node, if possible one for which the scheduler says why."""
     waiting = [pod for pod in job.live_pods if not pod.node]
     # False sorts before True, so a pod with a problem comes first.
     return min(waiting, key=lambda pod: pod.problem is None, default=None)
 
 
 def release_due(job: Job) -> datetime | None:
-    """When the pods are released; None for a job that can train, or that holds a node for no worker."""
+    """Returns when the pods are released; None for a job that can train, or that holds a node for no worker."""
     limit = job.spec.partial_start_deadline_seconds
     waiting = job.status.waiting
     if not limit or waiting is None or job.is_attempt_lost:
@@ -185,7 +185,7 @@ def release_due(job: Job) -> datetime | None:
 
 
 def find_unread(job: Job) -> PodView | None:
-    """The pod whose Events are to be read before the deadline ends the attempt."""
+    """Returns the pod whose Events are to be read before the deadline ends the attempt."""
     due = release_due(job)
     end = _reading_due(job)
     if due is None or end is None or not due <= job.now < end:
@@ -197,7 +197,7 @@ def find_unread(job: Job) -> PodView | None:
 
 
 def _reading_due(job: Job) -> datetime | None:
-    """When the deadline ends the attempt, whether the Events are read or not."""
+    """Returns when the deadline ends the attempt, whether the Events are read or not."""
     due = release_due(job)
     if due is None:
         return None

@@ -39,6 +39,6 @@ def count_allowed_restarts(spec: TrainJobSpec, status: JobStatus, now: datetime)
 
 
 def is_disruption_limit_reached(job: Job) -> bool:
-    """Whether spec.disruptionLimit allows no further disruption."""
+    """Returns whether spec.disruptionLimit allows no further disruption."""
     limit = job.spec.disruption_limit
     return limit is not None and job.status.restarts.disruptions >= limit

@@ -30,7 +30,7 @@ MEASURED = ("retrained", "hanging", "checkpointing", "restoring", "starting")
 
 
 def is_over(status: JobStatus) -> bool:
-    """Whether the attempt has ended, as far as the status says."""
+    """Returns whether the attempt has ended, as far as the status says."""
     failed = status.failure is not None and status.failure.attempt == status.attempt
     return failed or status.is_finished or status.is_resting or status.phase in ("Succeeded", "Failed")
 
@@ -59,7 +59,7 @@ def choose_time_cause(status: JobStatus) -> str:
 
 
 def _waits_for_others(status: JobStatus) -> bool:
-    """Whether it has no pods, or too few to train, since other jobs have what they need."""
+    """Returns whether it has no pods, or too few to train, since other jobs have what they need."""
     if is_over(status):
         return status.failure is not None and status.failure.reason in RELEASED
     return status.phase in ("Pending", "Restarting") and status.reason_of(types.RECONCILING) in BY_QUOTA
@@ -195,12 +195,13 @@ def _find_spent(status: JobStatus) -> SpentStatus | None:
 
 
 def _has_last_report(status: JobStatus) -> bool:
-    """Whether the last report of the current attempt's driver, which has its outcome, is in the status."""
+    """Returns whether the last report of the current attempt's driver, which has its outcome, is in the status."""
     return status.progress.attempt == status.attempt and status.progress.outcome is not None
 
 
 def _is_uncommitted_lost(old: JobStatus, new: JobStatus) -> bool:
-    """Whether an attempt that ends has committed no checkpoint at its end, so that the next one trains this again."""
+    """Returns whether an attempt that ends has committed no checkpoint at its end, so that the next one trains this
+    again."""
     return new.phase != "Succeeded" and old.newest_index == new.newest_index
 
 
@@ -229,8 +230,8 @@ def count_seconds(old: GoodputStatus | None, new: GoodputStatus | None) -> dict[
 
 
 def _is_loss(old: JobStatus, new: JobStatus) -> bool:
-    """Whether a new round replaces pods that ran. Pods that their nodes refuse or do not start raise no number of
-    rounds; they interrupt only training, if a kubelet refuses a pod that ran."""
+    """Returns whether a new round replaces pods that ran. Pods that their nodes refuse or do not start raise no
+    number of rounds; they interrupt only training, if a kubelet refuses a pod that ran."""
     losses = new.worker_losses
     known = old.worker_losses
     if losses is None or losses == known or new.round <= old.round:

@@ -79,14 +79,14 @@ def find_own_fault(job: Job) -> PodView | None:
 
 
 def is_refusal(job: Job) -> bool:
-    """Whether nodes refused all pods lost now, so that none was lost that ran."""
+    """Returns whether nodes refused all pods lost now, so that none was lost that ran."""
     latest = _list_latest(job)
     is_any_gone = job.were_all_up and len(latest) < len(list_lost_slots(job))
     return bool(latest) and not is_any_gone and all(pod.is_refused for pod in latest)
 
 
 def is_disrupted(job: Job) -> bool:
-    """Whether disruptions took all pods lost now that ran, or these are gone without a trace."""
+    """Returns whether disruptions took all pods lost now that ran, or these are gone without a trace."""
     failures = [classify_pod(pod) for pod in _list_latest(job) if not pod.is_refused]
     return not is_refusal(job) and all(is_disruption(failure.class_, failure.reason) for failure in failures)
 
@@ -192,12 +192,12 @@ def _list_latest(job: Job) -> list[PodView]:
 
 
 def _is_own_fault(failure: Failure) -> bool:
-    """Whether the job needs more memory, or less of what a limit counts, and not another pod."""
+    """Returns whether the job needs more memory, or less of what a limit counts, and not another pod."""
     return failure.reason == LossReason.TERMINATION_BY_KUBELET or failure.class_.policy.payer is Payer.APPLICATION
 
 
 def _was_stopped(pod: PodView) -> bool:
-    """Whether the cluster or a person stopped it, so that another pod may be fine at once."""
+    """Returns whether the cluster or a person stopped it, so that another pod may be fine at once."""
     failure = classify_pod(pod)
     return pod.exit_code in KILLED_CODES or is_disruption(failure.class_, failure.reason)
 

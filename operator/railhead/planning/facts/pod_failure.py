@@ -81,12 +81,12 @@ def choose_loss_reason(target: str, kubelet: str) -> str:
 
 
 def is_disruption(class_: FailureClass, reason: str) -> bool:
-    """Whether the cluster, a person or an upgrade took what the job needs."""
+    """Returns whether the cluster, a person or an upgrade took what the job needs."""
     return class_ is FailureClass.PREEMPTION or (class_ is FailureClass.INFRASTRUCTURE and reason in DISRUPTIONS)
 
 
 def classify_pod(pod: PodView, *, reported: Failure | None = None) -> Failure:
-    """Why a terminated or deleted pod ended. `reported`: what its driver reported, if not in its message."""
+    """Returns why a terminated or deleted pod ended. `reported`: what its driver reported, if not in its message."""
     reported = pod.outcome.failure if pod.outcome and pod.outcome.failure else reported
     # The driver knows best what happened, but for SIGTERM, of which the cluster knows the cause.
     if reported is not None and reported.class_ is not FailureClass.PREEMPTION:
@@ -142,7 +142,7 @@ def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | N
 
 
 def _explain(pod: PodView) -> tuple[str, str]:
-    """Reason and message for a pod whose driver reported nothing."""
+    """Returns reason and message for a pod whose driver reported nothing."""
     if pod.reason in OF_KUBELETS:
         return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
     if pod.reason == LossReason.STATUS_UNKNOWN:
@@ -166,7 +166,7 @@ def _describe_reboot(pod: PodView) -> str:
 
 
 def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> FailureStatus:
-    """The failure that ends the current attempt because of this pod; `because` adds why it ends the attempt."""
+    """Returns the failure that ends the current attempt because of this pod; `because` adds why it ends the attempt."""
     failure = classify_pod(pod)
     if because:
         failure = replace(failure, message=_add_reason(failure.message, because))
@@ -187,7 +187,7 @@ def explain_gone(observed: Observed, name: str) -> FailureStatus:
 
 
 def explain_decision(observed: Observed, failure: Failure, *, pod: PodView | None = None) -> FailureStatus:
-    """A failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
+    """Returns a failure that the operator itself decides on. `pod`: the pod that caused it, else the head."""
     seen = pod or observed.head
     return _build_status(observed, failure, pod=seen.name if seen else "", node=seen.node if seen else "")
 
@@ -244,7 +244,7 @@ def _build_status(
 
 
 def apply_rules(spec: TrainJobSpec, failure: FailureStatus) -> tuple[FailureStatus, str]:
-    """The failure with the action of the first rule that matches, and the rule's path; empty without one."""
+    """Returns the failure with the action of the first rule that matches, and the rule's path; empty without one."""
     # For these classes no rule may change what follows: another head owns the run, or the job itself has asked for the
     # end.
     if not failure.class_.policy.can_have_rule:

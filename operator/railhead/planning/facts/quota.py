@@ -45,7 +45,7 @@ def find_share(job: Job, problem: Problem) -> Share | None:
 
 
 def _count_pods(job: Job, resource: str, *, is_head: bool) -> int:
-    """How many pods request as much of it, as far as the rejected one tells."""
+    """Returns how many pods request as much of it, as far as the rejected one tells."""
     if resource in ("pods", "count/pods"):
         return 1 + job.least_workers
     if is_head:
@@ -82,7 +82,7 @@ def explain_rejection(job: Job, problem: Problem) -> Problem:
 
 
 def exceeds_quota(job: Job) -> bool:
-    """The job does not fit into the quota that rejected its pod, even alone."""
+    """Returns whether the job does not fit into the quota that rejected its pod, even alone."""
     share = None
     if job.rejection is not None:
         share = find_share(job, job.rejection.problem)
@@ -90,7 +90,7 @@ def exceeds_quota(job: Job) -> bool:
 
 
 def was_refused(job: Job) -> bool:
-    """Whether a quota has refused a pod of this attempt, or has ended the one before it.
+    """Returns whether a quota has refused a pod of this attempt, or has ended the one before it.
 
     The status remembers the latter, so that another operator asks for the whole job first, too.
     """

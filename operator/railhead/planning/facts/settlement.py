@@ -178,7 +178,7 @@ class Settlement:
 
     @property
     def _is_of_new_node(self) -> bool:
-        """Whether the failure is the first of its node's hardware, so that another node may be fine.
+        """Returns whether the failure is the first of its node's hardware, so that another node may be fine.
 
         A job that avoids no nodes may get the same node again, so its budget pays.
         """
@@ -186,7 +186,7 @@ class Settlement:
 
     @property
     def _is_early_hang(self) -> bool:
-        """Whether it hung, and had trained for less than backoffResetSeconds up to the newest checkpoint.
+        """Returns whether it hung, and had trained for less than backoffResetSeconds up to the newest checkpoint.
 
         That counts as if the attempt had no checkpoint. Otherwise a function that hangs after each checkpoint would
         start again forever.
@@ -210,7 +210,7 @@ class Settlement:
 
     @property
     def _has_fired_before(self) -> bool:
-        """Whether a rule of spec.metricPolicy has ended the attempt before, too, with the same checkpoint."""
+        """Returns whether a rule of spec.metricPolicy has ended the attempt before, too, with the same checkpoint."""
         before = _find_attempt(self.job, self.job.attempt - 1)
         return before is not None and before.reason == METRIC_RULE and not self._has_new_checkpoint
 
@@ -225,7 +225,8 @@ class Settlement:
 
 
 def _has_new_checkpoint(job: Job, committed: int) -> bool:
-    """Whether the current attempt has committed a checkpoint; `committed`: index of the newest one of the run."""
+    """Returns whether the current attempt has committed a checkpoint; `committed`: index of the newest one of the
+    run."""
     return job.has_committed or committed > job.status.newest_index
 
 

@@ -10,19 +10,20 @@ from railhead.contract.times import parse_time
 
 
 def is_sure(failure: FailureStatus | RestartStatus) -> bool:
-    """Whether the node of the suspect pod is at fault."""
+    """Returns whether the node of the suspect pod is at fault."""
     return failure.class_ is FailureClass.HARDWARE and failure.reason in BROKEN_NODE
 
 
 def is_likely(failure: FailureStatus | RestartStatus) -> bool:
-    """Whether the node of the suspect pod is probably at fault. What is neither sure nor likely is a guess."""
+    """Returns whether the node of the suspect pod is probably at fault. What is neither sure nor likely is a guess."""
     if failure.class_.policy.suspects_node:
         return True
     return failure.class_ is FailureClass.HARDWARE and failure.reason in SUSPECT_NODE
 
 
 def is_of_new_node(status: JobStatus, failure: FailureStatus) -> bool:
-    """Whether the hardware of a node failed that the job had no reason to avoid before: the next one may be healthy.
+    """Returns whether the hardware of a node failed that the job had no reason to avoid before: the next one may be
+    healthy.
 
     It is no news of a node that the job has avoided and then used again, because no other one was left or the time was
     over.
@@ -37,7 +38,7 @@ def is_of_new_node(status: JobStatus, failure: FailureStatus) -> bool:
 
 
 def _was_avoided(node: AvoidedNode, failed_at: datetime | None) -> bool:
-    """Whether the job avoided it before this failure, and not only because of it."""
+    """Returns whether the job avoided it before this failure, and not only because of it."""
     since = parse_time(node.since)
     # The list is updated in the write that records the failure, so a later pass finds the node in it for this very
     # failure.

@@ -67,7 +67,7 @@ class Unstarted:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether what is known of the pod is from after its time; Events are read now and then only."""
+        """Returns whether what is known of the pod is from after its time; Events are read now and then only."""
         problem = self.pod.problem
         read_at = self.pod.events_read_at
         if problem is not None and problem.reason not in POD_EVENTS:
@@ -104,12 +104,12 @@ def list_overdue(job: Job) -> list[Unstarted]:
 
 
 def find_unconfirmed(job: Job) -> PodView | None:
-    """The pod whose Events are read before it is replaced."""
+    """Returns the pod whose Events are read before it is replaced."""
     return next((x.pod for x in list_unstarted(job) if x.due <= job.now and not x.is_confirmed), None)
 
 
 def next_unstarted(job: Job) -> datetime | None:
-    """When the next pod is due."""
+    """Returns when the next pod is due."""
     return min((each.due for each in list_unstarted(job) if each.due > job.now), default=None)
 
 
@@ -193,6 +193,6 @@ def _may_be_of_node(job: Job, pod: PodView) -> bool:
 
 
 def is_head_like_workers(spec: TrainJobSpec) -> bool:
-    """Whether head and workers need the same of their nodes, but for devices."""
+    """Returns whether head and workers need the same of their nodes, but for devices."""
     templates = (spec.head.pod_template or {}, spec.worker.pod_template or {})
     return all(PLACEMENT.issuperset(template.get("spec", {})) for template in templates)

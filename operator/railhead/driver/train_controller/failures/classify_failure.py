@@ -72,7 +72,7 @@ class FailureFacts:
 
     @property
     def is_explained(self) -> bool:
-        """Whether a node that left, or nodes that have not joined yet, explain it: deadlines bound that."""
+        """Returns whether a node that left, or nodes that have not joined yet, explain it: deadlines bound that."""
         return (
             self.is_waiting
             or bool(self.lost_nodes)
@@ -102,12 +102,13 @@ class RestartHistory:
 
     @property
     def may_restart(self) -> bool:
-        """Whether a restart is left: of the user's number for any failures, else until the same failure came twice."""
+        """Returns whether a restart is left: of the user's number for any failures, else until the same failure came
+        twice."""
         return self.is_allowed and (self.max_failures is not None or self.same < SAME_LIMIT)
 
     @property
     def is_allowed(self) -> bool:
-        """Whether the user's limits leave a restart in place."""
+        """Returns whether the user's limits leave a restart in place."""
         if self.max_failures is None:
             return self.charged < (self.allowed or 0)
         is_left = self.allowed is None or self.charged < self.allowed
@@ -186,7 +187,7 @@ def classify_failure(facts: FailureFacts) -> Failure:
 
 
 def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory) -> bool:
-    """Whether to restart the group in the same pods, within the same fit()."""
+    """Returns whether to restart the group in the same pods, within the same fit()."""
     if failure.class_ is FailureClass.FENCED or failure.class_.policy.final:
         return False
     if facts.source == FailureOrigin.CONTROLLER:
@@ -202,12 +203,12 @@ def decide_retry(facts: FailureFacts, failure: Failure, history: RestartHistory)
 
 
 def is_of_broken_gpu(failure: Failure) -> bool:
-    """Whether a GPU is broken beyond doubt: then the operator replaces the pod, and the job avoids its node."""
+    """Returns whether a GPU is broken beyond doubt: then the operator replaces the pod, and the job avoids its node."""
     return failure.reason in BROKEN_NODE and bool(failure.suspect_pod)
 
 
 def is_infrastructure(facts: FailureFacts, failure: Failure) -> bool:
-    """This includes a group that could not start: train_func has not run."""
+    """Returns whether no code of the user failed; also of a group that could not start: train_func has not run."""
     return facts.source == FailureOrigin.STARTUP or failure.class_.policy.payer is Payer.INFRASTRUCTURE
 
 

@@ -23,7 +23,7 @@ _CAUSES = (
 
 
 def is_open(error: RankError) -> bool:
-    """Whether the rank's pod may know more of it than its text says."""
+    """Returns whether the rank's pod may know more of it than its text says."""
     is_of_cuda = error.kind == RankErrorKind.GPU_LOST or (
         error.kind == RankErrorKind.RAISED and OF_CUDA.search(error.text) is not None
     )

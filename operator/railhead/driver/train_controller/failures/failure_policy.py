@@ -67,7 +67,7 @@ class RetryDecider:
         self._commits = 0
 
     def decide(self, error: BaseException) -> bool:
-        """Whether to retry. A failure that ends the run goes into the mailbox, for the driver."""
+        """Returns whether to retry. A failure that ends the run goes into the mailbox, for the driver."""
         facts = collect_facts(error, self._group)
         box = self._mailbox.controller
         if facts.lost_pods:

@@ -91,7 +91,8 @@ def translate_error(error: BaseException, group: Group) -> FailureFacts:
 
 
 def _is_of_report(error: BaseException) -> bool:
-    """Whether Ray raised it while it handled a report, such as one in which the ranks name different checkpoints.
+    """Returns whether Ray raised it while it handled a report, such as one in which the ranks name different
+    checkpoints.
 
     The same function would report the same again. None of Railhead's own steps raises there.
     """
@@ -149,7 +150,7 @@ def _is_actor_error(error: BaseException) -> bool:
 
 
 def _is_memory(error: BaseException) -> bool:
-    """Whether Ray's memory monitor killed it. Ray's advice for any dead process mentions memory too."""
+    """Returns whether Ray's memory monitor killed it. Ray's advice for any dead process mentions memory too."""
     if "OutOfMemoryError" in list_class_names(error):
         return not isinstance(error, TrainingError)
     return _is_actor_error(error) and any(phrase in read_text(error) for phrase in _MEMORY_PHRASES)
