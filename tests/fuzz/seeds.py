@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-CASES, QUICK, BATCH = 6000, 300, 950
+CASES, QUICK, BATCH = 6000, 100, 985
 
 
 def find_seeds() -> list[Any]:

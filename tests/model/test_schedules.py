@@ -18,7 +18,7 @@ from tests.model.seeds import SCHEDULES, find_batches, name_batch, replay
 from tests.tried import Tried
 
 QUEUED = max(10, SCHEDULES // 50)
-REACHED = ("time hanging", "time retrained", "counted in place")  # in each batch of 100
+REACHED = ("time hanging", "time retrained", "counted in place")  # in each batch
 
 
 @pytest.mark.parametrize("seeds", find_batches(SCHEDULES, size=100), ids=name_batch)
@@ -42,11 +42,11 @@ def test_a_stale_view_ends_no_queued_job_and_gives_no_quota_away_that_pods_use(
 
 
 def play(seeds: range, make: Callable[[int], Schedule], reached: Iterable[str]) -> None:
-    """Plays all of them; a hundred must have reached all of that."""
+    """Plays all of them; as many as make test plays must have reached all of that."""
     done: Counter[str] = Counter()
     for seed in seeds:
         schedule = make(seed)
         replay(schedule)
         done += schedule.done
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
-    assert len(seeds) < 100 or all(done[each] for each in reached), done
+    assert len(seeds) < 60 or all(done[each] for each in reached), done
