@@ -24,7 +24,7 @@ from tests.waiting import NotInTime
 JOB = "digits"
 DIGEST = re.compile(r"(?<=-)[0-9a-f]{32}$")  # of the content, which names the job
 REPORT_PAUSE_SECONDS = 1.0
-LOOK_PAUSE_SECONDS = 0.05  # the operator needs the processors too
+LOOK_PAUSE_SECONDS = 0.2  # the operator needs the processors too, and each look lists all pods of all scenarios
 RAISED = Outcome("Application", reason="TrainFunctionRaised", message="ValueError: no rails")
 Scenario = Callable[["ScenarioRun"], Iterator[None]]
 

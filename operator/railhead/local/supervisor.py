@@ -108,9 +108,10 @@ class Supervisor:
         echo(f"starting the node agent{' and the operator' if self.has_operator else ''}")
         self.start_agent()
         self._write(STARTING)
-        self._wait("the node", partial(kubectl.is_node_ready, NODE_NAME))
+        # Takes longest, and each look at the others is a kubectl, which would take the processor from it.
         if self.has_operator:
             self._wait("the operator", lambda: answers(f"http://127.0.0.1:{self._probe_port}/readyz"))
+        self._wait("the node", partial(kubectl.is_node_ready, NODE_NAME))
         self._wait("the namespace", partial(kubectl.has_service_account, "default"))
         self._write(READY)
         echo(f"  ready ({time.monotonic() - began:.1f} s)")
