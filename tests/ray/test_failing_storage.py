@@ -74,18 +74,37 @@ def test_failing_storage_restarts_the_group_in_one_fit_and_leaves_nothing(tmp_pa
 
 
 def test_an_attempt_that_finds_a_full_disk_waits_until_it_has_room(tmp_path: Path) -> None:
+    """The head alone: what it needs of the storage comes before it waits for worker pods."""
+    with mount_full_disk(tmp_path / "runs") as disk:
+        job = make_single_job(train_func="user:train_func")
+        with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}, storage=str(disk.path)) as pods:
+            pods.start_head()
+            wait_for_the_warning(pods)
+            assert "Ray Train is imported" not in pods.read_log()
+            disk.make_room()
+            pods.wait_until(lambda: "0 of 1 worker pods have joined" in pods.read_log())
+            pods.wait_until(lambda: pods.reports[-1]["warning"] is None)
+
+
+@pytest.mark.slow  # the head waits for its storage as above
+def test_an_attempt_that_has_found_a_full_disk_trains(tmp_path: Path) -> None:
     with mount_full_disk(tmp_path / "runs") as disk:
         job = make_single_job(train_func="user:train_func")
         with Pods(tmp_path, job, source={"user.py": "def train_func(): pass"}, storage=str(disk.path)) as pods:
             pods.start(workers=1)
-            pods.wait_until(lambda: any(report["warning"] for report in pods.reports))
-            found = next(report for report in pods.reports if report["warning"])
+            wait_for_the_warning(pods)
             disk.make_room()
             assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
+    assert pods.reports[-1]["warning"] is None
+
+
+def wait_for_the_warning(pods: Pods) -> None:
+    """Waits until a report says that the attempt waits, and why."""
+    pods.wait_until(lambda: any(report["warning"] for report in pods.reports))
+    found = next(report for report in pods.reports if report["warning"])
     assert (found["state"], found["warning"]["reason"]) == ("STARTING", "StorageUnreachable")
     assert "No space left on device" in found["warning"]["message"]
     assert "the attempt waits for it, and training begins afterwards" in pods.read_log()
-    assert pods.reports[-1]["warning"] is None
 
 
 def test_sigterm_ends_an_attempt_that_waits_for_its_storage(tmp_path: Path) -> None:

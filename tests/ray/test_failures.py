@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from railhead.client.explain.attempt_spans import LOSSES
+from railhead.client.explain.past_run import open_past_run
+from railhead.client.run.run_list import list_runs, read_records
+from railhead.client.run.run_storage import PathStorage
 from railhead.contract import environment as e
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
+from railhead.contract.job_input import JobInput
 from railhead.contract.outcome import Outcome
+from railhead.contract.run_record import RunRecord
+from railhead.driver.storage.claims import OUTCOME
+from railhead.history import read_history
 from tests.ray.pods import IS_SHARING_FOLDERS, Pods, describe_known, make_job, make_single_job, share_pod
+from tests.ray.test_history import read_page
+from tests.ray.test_log_archive import check_modes, find, read_path
 
 REPORTING = """
 import os, tempfile, time
@@ -38,15 +51,20 @@ def train_func(config):
                 with open(os.path.join(folder, "epoch"), "w") as file:
                     file.write(str(epoch))
                 made = ray.train.Checkpoint.from_directory(folder)
-            ray.train.report({"epoch": epoch}, checkpoint=made)
+            loss = epoch + 0.5
+            ray.train.report({"epoch": epoch, "loss": loss, "note": os.environ.get("NOTE", "")}, checkpoint=made)
 """
+SECRET = "s3cr3t-0123456789"
 
 
 @dataclass(frozen=True)
 class Attempts:
-    """A run of two attempts: the first loses a worker pod, gets another one, and then receives SIGTERM.
+    """A run of three attempts: the first loses a worker pod, gets another one, and then receives SIGTERM.
+
+    The second succeeds. The third one begins as if the operator had not heard of that, and has no worker pod.
 
     Attributes:
+        was_stored: whether the success was in the run's folder when each report told it.
         done: the last epoch that the first attempt has noted as committed. One more may be: SIGTERM may come between a
             commit and its note, and the second attempt resumes from what is stored.
         shown: an epoch that only the second group of the first attempt has trained.
@@ -56,11 +74,18 @@ class Attempts:
     storage: str
     first: Pods
     second: Pods
+    third: Pods
     done: int
     shown: int
     epochs: int
     first_outcome: Outcome
     second_outcome: Outcome
+    third_outcome: Outcome
+    was_stored: list[bool]
+
+    @property
+    def run(self) -> Path:
+        return Path(self.storage, self.first.job.run_name)
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +93,14 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
     folder = tmp_path_factory.mktemp("attempts")
     source = {"user.py": REPORTING, "queue.py": "raise RuntimeError('not the standard library')"}
     storage = str(folder / "runs")
-    never = {"RAY_health_check_period_ms": "600000"}  # on its own Ray would not detect a lost node within this test
+    given = {"NOTE": f"with {SECRET}", "TRACKER_TOKEN": SECRET}
+    # On its own Ray would not detect a lost node within this test.
+    never = {**given, "RAY_health_check_period_ms": "600000", e.POD_UID: "00000001-aaaa-bbbb"}
 
-    def make(number: int, epochs: int) -> Pods:
-        job = make_job(framework="Python", train_loop_config={"epochs": epochs, "seconds": 0.2})
-        return Pods(folder / str(number), job, source=source, storage=storage)
+    def make(epochs: int) -> JobInput:
+        return make_job(framework="Python", train_loop_config={"epochs": epochs, "seconds": 0.2})
 
-    with make(1, 1000) as first:
+    with Pods(folder / "1", make(1000), source=source, storage=storage) as first:
         first.start(env=never)
         first.wait_until(lambda: any(r["reports"] >= 3 for r in first.reports))
         first.kill("w1-0")
@@ -95,10 +121,27 @@ def attempts(tmp_path_factory: pytest.TempPathFactory) -> Attempts:
     newest = first_outcome.checkpoint
     done, epochs = newest.index, newest.index + 5
     known = describe_known(replace(newest, attempt=1))
-    with make(2, epochs) as second:
-        second.start(attempt=2, checkpoint_index=done, env={e.KNOWN_CHECKPOINTS: known})
+    second = Pods(folder / "2", share_pod(make(epochs)), source=source, storage=storage)
+    was_stored: list[bool] = []
+
+    def note_success(report: dict[str, Any]) -> None:
+        if report.get("outcome"):
+            was_stored.append(Path(storage, second.job.run_name, OUTCOME).exists())
+
+    second.answer = note_success
+    own = {**given, e.KNOWN_CHECKPOINTS: known, e.POD_UID: "00000002-aaaa-bbbb"}
+    with second:
+        second.start(workers=1, attempt=2, checkpoint_index=done, env=own)
         assert second.wait_ended() == SUCCEEDED_CODE, second.read_log()
-        return Attempts(storage, first, second, done, shown, epochs, first_outcome, second.read_outcome())
+        second_outcome = second.read_outcome()
+    with Pods(folder / "3", make(epochs), source=source, storage=storage) as third:
+        third.start_head(attempt=3)
+        assert third.wait_ended() == SUCCEEDED_CODE, third.read_log()
+        third_outcome = third.read_outcome()
+    return Attempts(
+        *(storage, first, second, third, done, shown, epochs),
+        *(first_outcome, second_outcome, third_outcome, was_stored),
+    )
 
 
 def read_believed(pods: Pods) -> list[int]:
@@ -115,7 +158,7 @@ def test_lost_worker_pod_is_replaced_in_the_same_fit(attempts: Attempts) -> None
         assert 0 < log.count(f"(rank {rank}) epoch {attempts.shown} of rank {rank}\n") <= copies
     outcome, last = attempts.second_outcome, attempts.epochs - 1
     assert outcome.outcome == "Succeeded"
-    assert outcome.metrics == {"epoch": str(last)}
+    assert (outcome.metrics["epoch"], outcome.metrics["loss"]) == (str(last), f"{last}.5")
     assert attempts.second.reports[-1]["state"] == "FINISHED"
     log = attempts.second.read_log()
     for rank in (0, 1):
@@ -150,6 +193,57 @@ def test_trackers_know_both_attempts_by_one_id_whose_link_is_reported(attempts: 
     assert attempts.second.reports[-1]["tracker_url"] == f"https://tracker.example.com/{name}"
 
 
+def test_the_next_attempt_of_a_run_that_has_succeeded_trains_nothing(attempts: Attempts) -> None:
+    assert attempts.was_stored and all(attempts.was_stored), "the operator may miss each of the reports"
+    wanted, outcome = attempts.second_outcome, attempts.third_outcome
+    log, last = attempts.third.read_log(), attempts.third.reports[-1]
+    assert "trackers know" not in log and "Ray Train is imported" not in log
+    assert "Succeeded: an earlier attempt had finished training before its head was lost" in log
+    assert (outcome.checkpoint, outcome.metrics, outcome.reports) == (wanted.checkpoint, wanted.metrics, wanted.reports)
+    assert (last["state"], last["outcome"]["outcome"], last["metrics"]) == ("FINISHED", "Succeeded", wanted.metrics)
+    assert last["run_uri"] == str(attempts.run)
+
+
+def test_the_history_of_all_attempts_is_read_when_their_pods_are_gone(attempts: Attempts) -> None:
+    kept = read_history(read_segments(attempts.run, "metrics"))
+    journal = read_history(read_segments(attempts.run, "journal"))
+    assert (kept.skipped, kept.dropped, kept.every) == (0, 0, 1)
+    curve = [(each["attempt"], each["metrics"]["epoch"], each["metrics"]["loss"]) for each in kept.records]
+    assert read_page(attempts.first.folder, str(attempts.run), {}) == [
+        f"{a} {epoch} {loss}" for a, epoch, loss in curve
+    ]
+    assert all(loss == epoch + 0.5 for _, epoch, loss in curve)
+    second = [
+        (each["report"], each["metrics"]["epoch"], each["workers"]) for each in kept.records if each["attempt"] == 2
+    ]
+    begun = second[0][1]
+    assert second == [(1 + epoch - begun, epoch, 2) for epoch in range(begun, attempts.epochs)]
+    assert {each["metrics"]["note"] for each in kept.records} == {"with (hidden)"}
+    stories = {n: [each["event"] for each in journal.records if each["attempt"] == n] for n in (1, 2)}
+    assert set(LOSSES) & set(stories[1]), stories
+    assert (stories[1][0], stories[2][0], stories[1][-1], stories[2][-1]) == ("state", "resume", "end", "end"), stories
+    assert stories[2].index("state") < stories[2].index("group") < stories[2].index("checkpoint"), stories
+    ends = [(each["outcome"], each["reason"]) for each in journal.records if each["event"] == "end"]
+    assert ends[:2] == [("Preemption", "Terminated"), ("Succeeded", "TrainingSucceeded")]
+    record = find_record(attempts.run)
+    assert [(each.number, each.outcome) for each in record.attempts][:2] == [(1, "Preemption"), (2, "Succeeded")]
+    assert SECRET not in record.to_json().decode() + str(kept) + str(journal)
+    (row,) = list_runs({attempts.run.name: record}, now=datetime.now(UTC))
+    assert row.state == "Succeeded" and row.goodput is not None and row.goodput > 0
+    opened = asyncio.run(open_past_run(PathStorage(attempts.storage), attempts.run.name, record))
+    assert opened.notes == () and opened.checkpoints[-1].is_newest
+
+
+def read_segments(run: Path, kind: str) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in (run / ".railhead" / kind).iterdir()}
+
+
+def find_record(run: Path) -> RunRecord:
+    found = asyncio.run(read_records(PathStorage(str(run.parent))))
+    assert found.notes == ()
+    return found.records[run.name]
+
+
 # Both ranks' parts of a checkpoint have a fixed name, so that the test can block it. Once all is stored,
 # rank 1 dies once, and raises the next time.
 FAILING = """
@@ -180,7 +274,7 @@ def train_func(config):
         ray.train.collective.barrier()
         stored.touch()
     rank = ray.train.get_context().get_world_rank()
-    print("last words of rank", rank)
+    print("last words of rank", rank, "and not", os.environ.get("TRACKER_TOKEN"), flush=True)
     if rank == 1 and not died.exists():
         died.touch()
         os.kill(os.getpid(), 11)
@@ -196,6 +290,7 @@ class FailedRun:
 
     pods: Pods
     outcome: Outcome
+    run: Path
 
     def find_retried(self) -> list[tuple[str, str]]:
         """Class and message of each failure after which the group was formed again."""
@@ -205,18 +300,22 @@ class FailedRun:
 def fail(folder: Path, *, mode: str) -> FailedRun:
     config = {"mode": mode, "stored": str(folder / "stored"), "died": str(folder / "died")}
     # train_func may fail once: the storage's failures must not be charged to it.
-    job = share_pod(make_job(framework="Python", train_loop_config=config, max_failures=1))
+    archive: dict[str, Any] = {"archive_logs": "Failed", "archive_per_rank": 2**22, "archive_per_run": 2**30}
+    job = share_pod(make_job(framework="Python", train_loop_config=config, max_failures=1, **archive))
     run = folder / "runs" / job.run_name
     full = run / "step-1"
     full.mkdir(parents=True)
     for rank in range(2):
         (full / str(rank)).symlink_to("/dev/full")  # a write answers that no space is left
     with Pods(folder / "pods", job, source={"user.py": FAILING}, storage=str(folder / "runs")) as pods:
-        pods.start(workers=1)
+        pods.start(workers=1, env={"TRACKER_TOKEN": SECRET, e.POD_UID: "00000001-aaaa-bbbb"})
         pods.wait_until(lambda: "restarting the worker group" in pods.read_log())
         shutil.rmtree(full)
         assert pods.wait_ended() == FailureClass.APPLICATION.exit_code, pods.read_log()
-        return FailedRun(pods, pods.read_outcome())
+        # A worker pod archives its log when it ends.
+        pods.terminate("w0-0")
+        pods.wait_ended("w0-0", timeout=60)
+        return FailedRun(pods, pods.read_outcome(), run)
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +351,21 @@ def test_each_failure_is_reported_with_its_own_message(failed_run: FailedRun) ->
     last = failed_run.pods.reports[-1]
     assert (last["state"], last["outcome"]["outcome"]) == ("ERRORED", "Application")
     assert "the loss is not a number" in last["outcome"]["message"]
+
+
+def test_a_failed_attempt_leaves_its_journal_and_the_logs_of_all_its_processes(failed_run: FailedRun) -> None:
+    files = read_path(failed_run.run)
+    assert "Z last words of rank 1 and not (hidden)\n" in find(files, "1")
+    assert "Z last words of rank 0 and not (hidden)\n" in find(files, "0")
+    assert "joining" not in find(files, "0") and "the Ray node exited with code" in find(files, "worker")
+    head = find(files, "head")
+    assert "starting Ray's head at" in head and "Application: " in head
+    assert "last words" not in head.replace(failed_run.outcome.message, ""), "a rank's lines are with the rank"
+    check_modes(failed_run.run)
+    story = [each["event"] for each in read_history(read_segments(failed_run.run, "journal")).records]
+    assert story[-1] == "end" and "failure" in story and "notice" not in story
+    [attempt] = find_record(failed_run.run).attempts
+    assert (attempt.outcome, attempt.reason) == ("Application", "TrainFunctionRaised")
 
 
 @pytest.mark.slow  # tests/unit/driver/rank/test_train_stub.py has the other messages
@@ -331,15 +445,28 @@ def test_a_ray_without_what_the_driver_needs_is_rejected_by_name_before_workers_
 
 
 def test_a_dead_ray_head_is_an_infrastructure_failure(tmp_path: Path) -> None:
+    """Also while fit() waits for worker pods, none of which this test needs."""
+    with Pods(tmp_path, make_single_job(), source={"user.py": REPORTING}) as pods:
+        pods.start_head()
+        pods.wait_until(lambda: "0 of 1 worker pods have joined" in pods.read_log())
+        logs = {path.name for path in (pods.temp_of("head") / "session_latest" / "logs").iterdir()}
+        assert "gcs_server.out" in logs
+        assert not {name for name in logs if "client_server" in name}, "nothing listens for Ray Client"
+        check_dead_head(pods)
+
+
+@pytest.mark.slow  # the head of `attempts` that receives SIGTERM keeps its checkpoint too
+def test_a_ray_head_that_dies_while_ranks_train_loses_no_checkpoint(tmp_path: Path) -> None:
     config = {"epochs": 1000, "seconds": 0.2}
     with Pods(tmp_path, make_single_job(train_loop_config=config), source={"user.py": REPORTING}) as pods:
         pods.start(workers=1)
         pods.wait_until(lambda: any(r["reports"] >= 1 for r in pods.reports))
-        logs = {path.name for path in (pods.temp_of("head") / "session_latest" / "logs").iterdir()}
-        assert "gcs_server.out" in logs
-        assert not {name for name in logs if "client_server" in name}, "nothing listens for Ray Client"
-        pods.kill_process("gcs_server")
-        assert pods.wait_ended(timeout=180) == FailureClass.INFRASTRUCTURE.exit_code, pods.read_log()
-        outcome = pods.read_outcome()
-    assert outcome.checkpoint is not None
+        check_dead_head(pods)
+        assert pods.read_outcome().checkpoint is not None
+
+
+def check_dead_head(pods: Pods) -> None:
+    pods.kill_process("gcs_server")
+    assert pods.wait_ended(timeout=180) == FailureClass.INFRASTRUCTURE.exit_code, pods.read_log()
+    outcome = pods.read_outcome()
     assert outcome.reason == "RayHeadEnded" and outcome.message.startswith("Ray's head exited with code 1")

@@ -121,6 +121,7 @@ def read_page(folder: Path, run_uri: str, env: Mapping[str, str]) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow  # test_failures.py has the history of attempts that are terminated, succeed and fail
 def test_the_curve_of_three_attempts_is_read_from_a_path(tmp_path: Path) -> None:
     attempts = Attempts(tmp_path, str(tmp_path / "runs"), {"NOTE": f"with {SECRET}", "TRACKER_TOKEN": SECRET})
     run_all(attempts)
@@ -180,7 +181,7 @@ def check_record(storage: RunStorage, name: str) -> None:
     assert [each.what for each in run.moments if each.source == "record"] == ["AttemptStarted", "AttemptEnded"] * 3
 
 
-@pytest.mark.slow  # the path has the same; here the storage is a real object store
+@pytest.mark.slow  # test_failures.py has the same from a path; here the storage is a real object store
 def test_the_curve_of_three_attempts_is_read_from_s3(tmp_path: Path) -> None:
     with start_s3(tmp_path) as s3:
         attempts = Attempts(tmp_path, s3.build_uri("runs"), {**s3.environment, "NOTE": ""})

@@ -70,7 +70,7 @@ def make_job(**changes: object) -> JobInput:
     )
 
 
-@pytest.mark.slow  # the rank is killed; in test_history.py it raises
+@pytest.mark.slow  # the rank is killed; in test_failures.py it raises
 def test_they_are_read_from_a_path(tmp_path: Path) -> None:
     job, runs = make_job(), tmp_path / "runs"
     run_two_attempts(tmp_path, job, str(runs), {})

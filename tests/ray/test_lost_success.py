@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from railhead.contract.failure import SUCCEEDED_CODE
 from railhead.driver.storage.claims import OUTCOME
 from tests.ray.pods import Pods, make_single_job
@@ -20,6 +22,7 @@ def train_func():
 """
 
 
+@pytest.mark.slow  # in test_failures.py the next attempt does so too, after a head whose reports were answered
 def test_the_next_attempt_succeeds_without_training(tmp_path: Path) -> None:
     job, storage = make_single_job(), tmp_path / "runs"
     with Pods(tmp_path / "1", job, source={"user.py": TRAINING}, storage=str(storage)) as first:
