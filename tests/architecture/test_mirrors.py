@@ -53,7 +53,7 @@ TESTED_BY = {
     "tests/unit/tools/test_cli_schemas.py": ("client/outputs",),
     "tests/unit/gitops/test_health.py": ("api/conditions",),
     "tests/unit/kube/test_client.py": ("kube/pages",),
-    "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan", "planning/prerequisites"),
+    "tests/unit/planning/test_children.py": ("kube/kinds", "planning/plan", "planning/child_kinds"),
     "tests/unit/planning/test_scenarios.py": ("resources/known_checkpoints",),
     "tests/unit/planning/test_planner.py": (
         "planning/attempt",

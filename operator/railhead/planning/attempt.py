@@ -22,6 +22,7 @@ from railhead.api.status import (
     replace_status,
 )
 from railhead.contract.times import format_time
+from railhead.planning.child_kinds import remove_pod_group
 from railhead.planning.children import (
     driver_removal,
     find_initial_checkpoint,
@@ -36,7 +37,6 @@ from railhead.planning.facts.reported_progress import change_by_outcome, with_es
 from railhead.planning.facts.settlement import settle
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
-from railhead.planning.prerequisites import remove_pod_group
 from railhead.planning.wanted_status import (
     Requirement,
     WantedStatus,

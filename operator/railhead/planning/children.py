@@ -10,18 +10,7 @@ from functools import partial
 
 from railhead.api import names
 from railhead.api.status import InitialCheckpoint
-from railhead.planning.facts.admission import build_request, choose_admission
-from railhead.planning.facts.avoided_nodes import list_avoided
-from railhead.planning.facts.reasons import FAILED_MOUNT
-from railhead.planning.job import Job
-from railhead.planning.observed import Remove
-from railhead.planning.plan import (
-    POD,
-    WORKLOAD,
-    CopyConfigMap,
-    Create,
-)
-from railhead.planning.prerequisites import (
+from railhead.planning.child_kinds import (
     copy_source,
     create_driver,
     create_heads_service,
@@ -33,6 +22,17 @@ from railhead.planning.prerequisites import (
     remove_network_policy,
     remove_pod_group,
     remove_source,
+)
+from railhead.planning.facts.admission import build_request, choose_admission
+from railhead.planning.facts.avoided_nodes import list_avoided
+from railhead.planning.facts.reasons import FAILED_MOUNT
+from railhead.planning.job import Job
+from railhead.planning.observed import Remove
+from railhead.planning.plan import (
+    POD,
+    WORKLOAD,
+    CopyConfigMap,
+    Create,
 )
 from railhead.resources.gangs.schedulers import SCHEDULERS
 from railhead.resources.pod_builder import PodSettings, WorkerPodBuilder, build_head_pod

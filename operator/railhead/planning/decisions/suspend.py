@@ -18,13 +18,13 @@ from dataclasses import replace
 from railhead.api import conditions as types
 from railhead.api.status import HeadStatus, Phase, WorkersStatus, replace_status
 from railhead.planning.attempt import begin_next_attempt
+from railhead.planning.child_kinds import remove_pod_group
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import Problem
-from railhead.planning.prerequisites import remove_pod_group
 from railhead.planning.wanted_status import Requirement, WantedStatus, make_condition, set_not_running
 
 SUSPENDING = "Suspending"

@@ -203,7 +203,7 @@ def _describe_loss(job: Job, lost: Sequence[PodView], slots: Sequence[int]) -> s
 
 
 def _describe_refusal(job: Job) -> str:
-    """Returns how many pods were refused, and why, in the words of the first one's node."""
+    """Returns how many pods were refused, and why: what the node of the first one said."""
     refused = list_refused_pods(job)
     return f"{len(refused)} of {job.desired_workers} worker pods were refused. {describe_refusal(refused[0])}"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.planning.child_kinds import remove_pod_group
 from railhead.planning.children import head_pod, prerequisites, removals, worker_pods
 from railhead.planning.job import Job
 from railhead.planning.plan import CopyConfigMap, Create
-from railhead.planning.prerequisites import remove_pod_group
 from railhead.resources.gangs.schedulers import SCHEDULERS
 from tests.unit.builders import UID, make_job, make_spec
 

@@ -1,4 +1,4 @@
-"""What the pods of a job refer to: for each kind, a function that creates it, and one that removes it."""
+"""The kinds of children that pods refer to: for each, a function that creates it, and one that removes it."""
 
 from __future__ import annotations
 
