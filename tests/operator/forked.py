@@ -56,7 +56,8 @@ class ForkedOperator:
             return self.returncode
         self._keeper.settimeout(timeout)
         try:
-            self.returncode = int(self._keeper.recv(16))
+            # Without an answer its keeper was killed, and the kernel has killed the operator with it.
+            self.returncode = int(self._keeper.recv(16) or -signal.SIGKILL)
         except (TimeoutError, BlockingIOError):
             raise subprocess.TimeoutExpired("operator", timeout or 0) from None
         self._keeper.close()
@@ -81,7 +82,10 @@ def start_template() -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         command = [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        # In its own session: a signal to the tests' group ends them first, and they end the operators.
+        process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
 
     def end() -> None:
         ours.close()
