@@ -21,7 +21,6 @@ from pathlib import Path
 
 from railhead.local.processes import die_with_parent
 
-PROJECT = Path(__file__).parents[2]
 IMPORTED = ("railhead.cli.main", "railhead.cli.operator", "railhead.controller.app")
 LONGEST_REQUEST = 1 << 16
 
