@@ -81,7 +81,8 @@ def start_template() -> socket.socket:
     """Starts the process to fork from, which ends with this one; returns where it takes requests."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        command = [sys.executable, "-P", "-m", __name__, str(theirs.fileno())]
+        # By its path: the tests are no package that every Python finds.
+        command = [sys.executable, "-P", __file__, str(theirs.fileno())]
         # In its own session: a signal to the tests' group ends them first, and they end the operators.
         process = subprocess.Popen(
             command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
