@@ -33,7 +33,7 @@ PATIENCE = 600.0
 
 def wait_until(what: str, ask: Callable[[], Any], *, tell: Callable[[], str] = str) -> Any:
     """As elsewhere, but with longer intervals: each poll is a kubectl, as a user would call it."""
-    return waiting.wait_until(what, ask, seconds=PATIENCE, pause=0.1, tell=tell)
+    return waiting.wait_until(what, ask, seconds=PATIENCE, tell=tell)
 
 
 @dataclass

@@ -136,7 +136,7 @@ class Job:
 
     def _wait(self, what: str, ask: Callable[[], bool]) -> None:
         tell = lambda: self._cluster.tell(self.name)  # noqa: E731
-        waiting.wait_until(what, ask, seconds=PATIENCE, pause=0.1, tell=tell)
+        waiting.wait_until(what, ask, seconds=PATIENCE, tell=tell)
 
     def _committed(self) -> list[int]:
         try:
