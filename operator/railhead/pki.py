@@ -56,7 +56,7 @@ def issue(
 
 
 def make_signing_keys() -> tuple[str, str]:
-    """(private, public) PEM of an RSA pair, for service account tokens."""
+    """Returns (private, public) PEM of an RSA pair, for service account tokens."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     return _key_pem(key), public.decode()

@@ -214,7 +214,7 @@ def _build_writer(config: OperatorConfig, parts: Parts) -> ReportWriter:
 
 
 def _serve_probes(config: OperatorConfig, parts: Parts, page: Page) -> AbstractAsyncContextManager[None]:
-    """Every pod of the cluster may reach this port."""
+    """Serves the probes, on a port that every pod of the cluster may reach."""
     open_page = page if config.metrics_listen is None else None
     probes = build_probes(lambda: parts.state.are_synced, parts.guard.list_problems, open_page)
     return serve(probes, config.probe_listen, listener=build_listener())

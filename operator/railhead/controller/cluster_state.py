@@ -112,7 +112,7 @@ class ClusterState:
             self.queues.record_write(raw)
 
     def record_denial(self, key: JobKey, uid: str, denial: Denial) -> None:
-        """The API server denied to delete or to change an object of the job; its next pass reports it."""
+        """Records that the API server denied to delete or to change an object of the job; its next pass reports it."""
         self._store.note_denial(uid, denial)
         self._queue.add(key)
 
@@ -152,7 +152,8 @@ class ClusterState:
         return all(i.is_current for i in self.informers if i.namespace in (None, namespace))
 
     def _wake_jobs(self, namespace: str | None) -> None:
-        """The pods of this namespace (None: of all) are known again: its jobs had no passes meanwhile."""
+        """Queues the jobs of this namespace (None: of all), whose pods are known again: they had no passes
+        meanwhile."""
         for record in self._store.all_records():
             if namespace in (None, record.key.namespace):
                 self._queue.add(record.key)

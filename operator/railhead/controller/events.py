@@ -95,6 +95,6 @@ def find_node_added(events: Iterable[Object]) -> datetime | None:
 
 
 def _time(event: Object) -> str:
-    """RFC 3339, whose texts sort like the times."""
+    """Returns the time in RFC 3339, whose texts sort like the times."""
     series = event.get("series") or {}
     return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")

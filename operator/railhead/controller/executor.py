@@ -161,7 +161,10 @@ class Executor:
             await self.events.record(key, uid, event)
 
     async def _check_for_other_pods(self, key: JobKey, uid: str, seen: frozenset[str]) -> None:
-        """The pod watch may lag behind the job watch: a pod that counts as lost may just not be in the cache yet."""
+        """Raises LostCompare if the job has a pod that is not in the cache.
+
+        The pod watch may lag behind the job watch: a pod that counts as lost may just not be in the cache yet.
+        """
         for pod in await self.client.list(Scope(POD, key.namespace, label_selector=f"{LABEL_JOB_UID}={uid}")):
             self.cache.record_pod(pod)
             # A copy of a pod carries the label, too; the planner ignores it, and so must this check.
@@ -369,7 +372,8 @@ def _miss_scheduler(create: Create, kind: Kind) -> Problem:
 
 
 def _reject(create: Create | CopyConfigMap, why: str, *, status: int = 0, reason: str = "") -> ChildRejected:
-    """`reason`: the one that the operator itself has; otherwise the API server's words tell it."""
+    """Describes why a child was rejected. `reason` is the one that the operator itself has; otherwise the API
+    server's words tell it."""
     known = reason or choose_reason(create.kind, status, why)
     return ChildRejected(Problem(known, f"{create.kind} {create.name} was rejected: {why}"[:MAX_MESSAGE_CHARS]))
 

@@ -129,7 +129,7 @@ def build_registry(on_job: OnJob) -> kopf.OperatorRegistry:
 
 
 def build_settings(limits: WatchLimits) -> kopf.OperatorSettings:
-    """kopf only watches: no peering, no events, no scanning for CRDs, no annotations."""
+    """Lets kopf only watch: no peering, no events, no scanning for CRDs, no annotations."""
     settings = kopf.OperatorSettings()
     if limits.label_selector:
         settings.watching.label_selectors[names.GROUP, names.VERSION, names.PLURAL] = limits.label_selector
@@ -190,7 +190,7 @@ async def _watch_scope(
 
 
 async def _wait_listed(state: WatchState, ask: Ask) -> None:
-    """Until the API server lists the namespace's jobs."""
+    """Waits until the API server lists the namespace's jobs."""
     for tries in count():
         try:
             await ask(state.namespace)

@@ -105,7 +105,8 @@ def read_key(raw: Object) -> JobKey:
 
 
 def record_job(raw: Object, old: JobRecord | None) -> JobRecord:
-    """`old` is the last record under this key: a parsed spec of the same generation is used again."""
+    """Returns the record of a job. `old` is the last one under this key: a parsed spec of the same generation is
+    used again."""
     metadata = raw.get("metadata") or {}
     key = read_key(raw)
     uid = str(metadata.get("uid"))

@@ -198,7 +198,7 @@ class Elector(Leadership):
             log.warning("the Lease was not released: %s", str(error) or "request timed out")
 
     async def step(self) -> None:
-        """One renewal, or one read and what follows from it."""
+        """Renews the Lease once, or reads it once and does what follows from it."""
         try:
             await (self._renew() if self._is_holder else self._apply())
         except (KubeError, TimeoutError) as error:
@@ -232,7 +232,7 @@ class Elector(Leadership):
         self._lead(began)
 
     def _lead(self, began: float) -> None:
-        """The Lease was renewed or taken by a request that began then."""
+        """Leads for as long as the Lease lasts, which was renewed or taken by a request that began then."""
         if not self.is_leading():
             log.info("leading as %s", self.candidate.identity)
             self._turn.set()
@@ -246,7 +246,7 @@ class Elector(Leadership):
         self._turn.set()
 
     async def _within_lead(self, request: Awaitable[Answer]) -> Answer:
-        """An answer that takes longer than a lead renews none."""
+        """Waits for an answer. One that takes longer than a lead renews none."""
         async with asyncio.timeout(self.timing.lead_seconds):
             return await request
 
@@ -263,17 +263,17 @@ class Elector(Leadership):
         return await self.client.create(LEASE, body, namespace=self.namespace)
 
     async def _take(self, seen: Sighting) -> Object:
-        """Compare-and-set: the Lease must still have the observed resourceVersion."""
+        """Takes the Lease by compare-and-set: it must still have the observed resourceVersion."""
         body = {"metadata": {"resourceVersion": seen.version}, "spec": self._spec(seen)}
         return await self.client.patch(LEASE, LEASE_NAME, body, namespace=self.namespace)
 
     async def _patch_as_holder(self, fields: Mapping[str, str | None]) -> Object:
-        """Compare-and-set: the Lease must still name this process. Another version of it does no harm."""
+        """Changes the Lease by compare-and-set: it must still name this process. Another version of it does no harm."""
         body = build_patch({"/spec/holderIdentity": self.candidate.identity}, fields, under="/spec")
         return await self.client.patch(LEASE, LEASE_NAME, body, namespace=self.namespace)
 
     def _spec(self, seen: Sighting | None) -> Object:
-        """The times are informational; no decision uses them."""
+        """Returns the Lease's spec. Its times are informational; no decision uses them."""
         now = micro_now()
         is_again = seen is not None and seen.holder == self.candidate.identity
         return {

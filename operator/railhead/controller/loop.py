@@ -36,8 +36,8 @@ PAUSE_SECONDS_PER_POD = 1e-4
 
 
 def pause_after(pods: int) -> float:
-    """Between two passes over a job with this many pods, in seconds. A pass reads all of them, and each of their events
-    asks for one: without a pause, a large gang that starts would occupy the loop."""
+    """Returns the seconds between two passes over a job with this many pods. A pass reads all of them, and each of
+    their events asks for one: without a pause, a large gang that starts would occupy the loop."""
     if pods > SMALL_JOB_PODS:
         return pods * PAUSE_SECONDS_PER_POD
     return 0.0
@@ -112,8 +112,8 @@ class Loop:
                 self.queue.done(key, pause=pause_after(self.store.count_pods(key)))
 
     async def reconcile(self, key: JobKey) -> None:
-        """One pass over one job, and over what earlier jobs of its name left. An error stays with that job: nothing is
-        raised."""
+        """Makes one pass over one job, and over what earlier jobs of its name left. An error stays with that job:
+        nothing is raised."""
         left = await self._release_workloads(key)
         # `now` is the API server's time: limits compare it with times that the API server has written.
         observed = self.store.observe(key, now=self.now(), settings=self.settings)

@@ -266,7 +266,7 @@ def _cannot_start(ended: Object) -> bool:
 
 
 def _reason(status: Object, ended: Object, *, is_disrupted: bool) -> str:
-    """The container's, if it says more than that the container ended. A disruption explains more."""
+    """Returns the container's reason, if it says more than that the container ended. A disruption explains more."""
     reason = _word(ended.get("reason"))
     of_pod = _word(status.get("reason"))
     if _is_unseen(ended):

@@ -213,7 +213,7 @@ class OperatorMetrics:
         self._reports.labels(str(code)).inc()
 
     def count_delay(self, urgency: Urgency, seconds: float) -> None:
-        """A report was written so long after it had arrived."""
+        """Counts a report that was written so long after it had arrived."""
         self._delays.labels(urgency.name.lower()).observe(seconds)
 
     def count_late(self, seconds: float) -> None:
@@ -234,7 +234,7 @@ class OperatorMetrics:
             self._finished.labels(_name_end(new), namespace).inc()
 
     def _count_gpus(self, namespace: str, old: GoodputStatus, new: GoodputStatus) -> None:
-        """A status that somebody sets back adds nothing: a counter cannot decrease."""
+        """Counts GPU seconds. A status that somebody sets back adds nothing: a counter cannot decrease."""
         if new.gpu_seconds > old.gpu_seconds:
             self._gpu_seconds.labels(namespace).inc(new.gpu_seconds - old.gpu_seconds)
         if new.lost_gpu_seconds > old.lost_gpu_seconds:

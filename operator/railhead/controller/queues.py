@@ -62,7 +62,7 @@ class Queues:
         self.compute_state: Callable[[str], QueueState] = lambda namespace: "off"
 
     def change_workload(self, old: tuple[Key, WorkloadView] | None, new: tuple[Key, WorkloadView] | None) -> JobKey:
-        """A Workload was added, modified or deleted; returns the key of its job."""
+        """Takes note of a Workload that was added, modified or deleted; returns the key of its job."""
         if old is not None:
             (key, uid), _ = old
             self._workloads[key].pop(uid, None)
@@ -78,14 +78,15 @@ class Queues:
         return key
 
     def change_job(self, key: JobKey, record: JobRecord | None) -> None:
-        """A job was added, modified or deleted."""
+        """Takes note of a job that was added, modified or deleted."""
         label = ""
         if record is not None and record.phase == "Queued":
             label = record.priority_label
         self._by_priority.change(key, [label] if label else ())
 
     def change_flavor(self, old: Flavor | None, new: Flavor | None) -> frozenset[JobKey]:
-        """A ResourceFlavor was added, modified or deleted; returns the keys of the jobs that had no answer without."""
+        """Takes note of a ResourceFlavor that was added, modified or deleted; returns the keys of the jobs that had
+        no answer without."""
         if old is not None:
             self._flavors.pop(old.name, None)
         if new is not None:

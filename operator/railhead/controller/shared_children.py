@@ -47,7 +47,7 @@ class SharedChildren:
         return await asyncio.shield(request)
 
     def forget(self, place: Place) -> None:
-        """The child is being deleted: what a request that is under way finds is out of date."""
+        """Forgets a child that is being deleted: what a request that is under way finds is out of date."""
         self._recent.pop(place)
         self._requests.pop(place, None)
 

@@ -185,7 +185,7 @@ class Store:
             self._announced[uid] = announced
 
     def begin_lead(self, *, at: datetime) -> None:
-        """This process plans from now on. Another may have led before: it announced what is committed by now, and
+        """Begins to plan in this process. Another may have led before: it announced what is committed by now, and
         what this process noted about children is out of date."""
         self._led_since = at
         self._rejections.clear()
@@ -195,7 +195,7 @@ class Store:
             self._announced[record.uid] = record.announced
 
     def note_rejection(self, uid: str, problem: Problem, *, at: datetime) -> None:
-        """The API server rejected a child of a known job; `at` is the time by the API server's clock."""
+        """Records that the API server rejected a child of a known job; `at` is the time by the API server's clock."""
         record = self._jobs.get(self._keys[uid]) if uid in self._keys else None
         if record is not None:
             before = self._rejection(record)
@@ -214,7 +214,7 @@ class Store:
         self._pod_events[pod.uid] = events
 
     def note_denial(self, uid: str, denial: Denial) -> None:
-        """The API server denied to delete or to change this object of a known job."""
+        """Records that the API server denied to delete or to change this object of a known job."""
         if uid in self._keys:
             known = self._denials.setdefault(uid, {})
             # Its message stays: one with a time in it would be news each time.
@@ -225,15 +225,15 @@ class Store:
                 known[denial.name] = replace(before, tries=before.tries + 1, at=denial.at)
 
     def forget_denial(self, uid: str, name: str) -> None:
-        """The API server deleted or changed this object after all, or it is gone."""
+        """Forgets a denial: the API server deleted or changed this object after all, or it is gone."""
         self._denials.get(uid, {}).pop(name, None)
 
     def forget_rejection(self, uid: str) -> None:
-        """Every wanted child was created."""
+        """Forgets a rejection: every wanted child was created."""
         self._rejections.pop(uid, None)
 
     def change_pod(self, old: PodRecord | None, new: PodRecord | None) -> JobKey | None:
-        """A pod was added, modified or deleted; returns the key of its job."""
+        """Takes note of a pod that was added, modified or deleted; returns the key of its job."""
         before = old.owner if old is not None else NO_OWNER
         after = new.owner if new is not None else NO_OWNER
         # Its owner changes when it is deleted, or orphaned by --cascade=orphan.

@@ -145,8 +145,8 @@ class KubeClient:
         is_strict: bool = False,
         is_dry_run: bool = False,
     ) -> Object:
-        """`is_strict`: a field that the API server does not know is an error, which names its path; `is_dry_run`: it is
-        only checked, not stored."""
+        """Creates an object. `is_strict`: a field that the API server does not know is an error, which names its
+        path; `is_dry_run`: it is only checked, not stored."""
         path = kind.path(namespace=namespace, name=name, subresource=subresource)
         path = _with_query(
             path, {"fieldValidation": "Strict" if is_strict else "", "dryRun": "All" if is_dry_run else ""}
@@ -359,7 +359,8 @@ async def _read(response: aiohttp.ClientResponse, *, page_size: int) -> bytes:
 
 
 def _parse_object(status: int, data: bytes) -> Object:
-    """A successful response that is not a JSON object comes from a proxy in between, not from the API server."""
+    """Parses a successful response. One that is not a JSON object comes from a proxy in between, not from the API
+    server."""
     try:
         values = decode(data)
     except ValueError:

@@ -36,7 +36,7 @@ MAX_BACKOFF_SECONDS = 5.0
 
 
 def version_of(obj: Object) -> int:
-    """resourceVersion as a number (comparable within one kind since Kubernetes 1.35, always with etcd)."""
+    """Returns the resourceVersion as a number (comparable within one kind since Kubernetes 1.35, always with etcd)."""
     return parse_version(str((obj.get("metadata") or {}).get("resourceVersion") or "0"))
 
 
@@ -169,8 +169,8 @@ class WatchState:
         self.delivered_at = monotonic()
 
     def mark_optional(self, on_change: Callable[[], None]) -> None:
-        """The cluster may lack the kind: until its first list it counts as refused. `on_change` is called whenever the
-        objects begin or cease to be listed."""
+        """Takes it that the cluster may lack the kind: until its first list it counts as refused. `on_change` is
+        called whenever the objects begin or cease to be listed."""
         self._is_optional = self.is_refused = True
         self._has_answer = False
         self.on_return = self.on_refusal = on_change
@@ -185,11 +185,11 @@ class WatchState:
         return self._monotonic() - self.delivered_at
 
     def deliver(self) -> None:
-        """An event, a bookmark or a part of a list has arrived."""
+        """Notes the time: an event, a bookmark or a part of a list has arrived."""
         self.delivered_at = self._monotonic()
 
     def refuse(self, error: KubeError) -> None:
-        """The API server answered 403 or 404: the namespace or the right to watch it is gone."""
+        """Records that the API server answered 403 or 404: the namespace or the right to watch it is gone."""
         was_refused = self.is_refused and self._has_answer
         self.is_refused = self._has_answer = True
         if self._is_optional:
@@ -200,7 +200,7 @@ class WatchState:
             self.on_refusal()
 
     def accept(self) -> None:
-        """The API server listed the objects."""
+        """Records that the API server listed the objects."""
         was_refused, self.is_refused = self.is_refused, False
         self._has_answer = True
         if was_refused:

@@ -59,7 +59,7 @@ EVERYTHING = LabelSelector()
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """`team=a,tier!=test,env in (x,y),!legacy`, for example. Raises BadSelector."""
+    """Parses `team=a,tier!=test,env in (x,y),!legacy`, for example. Raises BadSelector."""
     text = text.strip()
     return LabelSelector(text, tuple(_parse_terms(text)) if text else ())
 

@@ -115,7 +115,7 @@ def begin_next_attempt(job: Job, *, reason: str, phase: Phase, again: bool = Fal
 
 
 def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
-    """The node needs attention; the job does not wait for it."""
+    """Tells of nodes that need attention; the job does not wait for them."""
     left = job.abandoned_pods
     if not left:
         return ()
@@ -128,7 +128,7 @@ def _report_abandoned_pods(job: Job) -> tuple[Event, ...]:
 
 
 def lose_attempt(job: Job, failure: FailureStatus) -> Decision:
-    """The attempt is over: the next one follows, or the job fails."""
+    """Ends the attempt: the next one follows, or the job fails."""
     status = _conclude(job, failure)
     # By the status after the failure: the termination message may bring a checkpoint that no report told of.
     settlement = settle(job, failure, committed=status.newest_index)
@@ -164,7 +164,7 @@ def describe_loss(job: Job, failure: FailureStatus, *, next_at: datetime) -> str
 
 
 def fail_job(job: Job, failure: FailureStatus, *, because: str) -> Decision:
-    """No attempt follows. `decide_finished` deletes the pods."""
+    """Ends the job: no attempt follows. `decide_finished` deletes the pods."""
     message = f"{failure.class_}: {failure.message} ({because})"
     reason = failure.reason or failure.class_
     status = replace_status(
@@ -187,12 +187,12 @@ def _conclude(job: Job, failure: FailureStatus) -> JobStatus:
 
 
 def _require_pods(status: JobStatus) -> WantedStatus:
-    """An attempt ends once, for one cause: the view must hold all its pods."""
+    """Requires that the view holds all pods of the attempt, which ends once, for one cause."""
     return WantedStatus(status).requiring(Requirement.FRESH_PODS)
 
 
 def _end_estimate(progress: ProgressStatus) -> ProgressStatus:
-    """How long training takes is not known until the next attempt trains."""
+    """Removes the estimate: how long training takes is not known until the next attempt trains."""
     if progress.remaining is None:
         return progress
     return with_estimate(progress, percent=progress.percent_complete, seconds=None)

@@ -107,7 +107,7 @@ def create_workload(job: Job) -> Create:
 
 
 def head_pod(job: Job, *, attempt: int, workers: int) -> Create:
-    """`workers`: the desired number of worker pods."""
+    """Creates the head pod. `workers`: the desired number of worker pods."""
     build = partial(
         build_head_pod,
         _describe_attempt(job, attempt),

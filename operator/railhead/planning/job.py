@@ -62,7 +62,8 @@ class Job(Observed):
         return name_mounts(self.ref, self.spec, self.settings, input_name=self.own_input["metadata"]["name"])
 
     def mounts_of(self, attempt: int) -> Mounts:
-        """All pods of an attempt mount the same, also after an upgrade of the operator; all attempts one source."""
+        """Returns what all pods of an attempt mount, also after an upgrade of the operator; all attempts mount one
+        source."""
         status = self.status
         # The source is the only mount that all attempts share: a changed ConfigMap of the user reaches no later attempt
         # either.
@@ -90,7 +91,8 @@ class Job(Observed):
         return "None"
 
     def gang_scheduler_of(self, attempt: int) -> GangSchedulerName:
-        """All pods of an attempt join a group or none of them does, also after the API server has changed."""
+        """Returns the attempt's gang scheduler: all of its pods join a group or none does, also after the API server
+        has changed."""
         if attempt == self.attempt:
             chosen = self.status.gang_scheduler
         else:

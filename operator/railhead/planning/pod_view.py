@@ -137,7 +137,7 @@ class PodView:
         return self.deletion_timestamp and self.deletion_timestamp - timedelta(seconds=waived) + ENDED_WITHIN
 
     def may_still_end(self, now: datetime) -> bool:
-        """Being deleted and within its grace period: a driver may still commit a checkpoint."""
+        """Returns whether it is being deleted and within its grace period: a driver may still commit a checkpoint."""
         return self.is_deleting and not self.has_ended and self.gone_by is not None and now < self.gone_by
 
     @property
@@ -197,7 +197,8 @@ class WorkerPods:
 
     @staticmethod
     def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
-        """`slots`: the maximum number of slots of the job; `unreachable`: names of pods that the driver has lost."""
+        """Sorts the pods by slot. `slots`: the maximum number of slots of the job; `unreachable`: names of pods that
+        the driver has lost."""
         chosen: dict[int, PodView] = {}
         duplicates = []
         lost = []

@@ -140,7 +140,7 @@ def _head(spec: TrainJobSpec) -> PodSize:
 
 
 def _pod_size(total: Mapping[str, Decimal], *, shared: Decimal, unreserved: Decimal, ray: RayNode) -> PodSize:
-    """`unreserved`: memory that the limit has and the request has not."""
+    """Returns the size of a pod. `unreserved`: memory that the limit has and the request has not."""
     requests = {name: format_resource(name, value) for name, value in total.items() if value > 0}
     # No CPU limit: a throttled raylet looks like a dead one.
     limits = {name: text for name, text in requests.items() if name != "cpu"}

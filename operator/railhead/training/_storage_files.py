@@ -232,7 +232,7 @@ class StorageReader(FileSystemReader):
 
 
 def _locate(info: Any) -> Slice:
-    """`info`: torch's _StorageInfo."""
+    """Returns where torch has put an item. `info`: torch's _StorageInfo."""
     return Slice(info.relative_path, info.offset, info.length)
 
 

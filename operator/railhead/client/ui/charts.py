@@ -218,7 +218,7 @@ def _axis() -> Options:
 
 
 def _label(unit: str) -> Options:
-    """`unit` is a constant."""
+    """Returns the labels of an axis. `unit` is a constant."""
     # The last one would be that of the end of the data, with all its digits.
     plain: Options = {"color": TEXT, "showMaxLabel": False}
     if not unit:

@@ -128,7 +128,7 @@ def _summarize(snapshot: JobSnapshot) -> JobScreen:
 
 
 def _dot(title: str, colour: str) -> None:
-    """`colour` is a constant."""
+    """Adds a row of the legend. `colour` is a constant."""
     with ui.row().classes("items-center no-wrap").style("gap: 6px"):
         ui.element("span").style(f"width: 10px; height: 10px; border-radius: 3px; background: {colour}")
         ui.label(title)

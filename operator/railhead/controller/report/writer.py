@@ -147,7 +147,8 @@ class ReportWriter:
     def _request_write(
         self, key: JobKey, report: Report, *, since: float, unwritten: PendingReport | None = None
     ) -> None:
-        """`since`: when the report arrived; `unwritten`: what a write that failed would have written."""
+        """Schedules a write, if the report says anything new. `since`: when the report arrived; `unwritten`: what a
+        write that failed would have written."""
         facts = self._find_facts(key, report)
         urgency = None
         if facts:

@@ -55,7 +55,7 @@ class Archive:
     def add(self, source: str, line: str) -> None: ...
 
     def add_of_rank(self, rank: Optional[int], line: str) -> None:
-        """`rank`: None for what a process prints before its rank is known."""
+        """Adds a line of a rank. None stands for what a process prints before its rank is known."""
         self.add(WORKER if rank is None else str(rank), line)
 
     def upload_soon(self) -> None: ...
@@ -191,7 +191,7 @@ class StoredArchive(Archive):
 
 
 def start_archive(role: str, pod: Pod, job: JobInput, variables: Mapping[str, str]) -> Archive:
-    """`role`: HEAD or WORKER; `variables`: the environment of the container."""
+    """Starts the archive of a pod. `role`: HEAD or WORKER; `variables`: the environment of the container."""
     if role != WORKER and job.archive_wanted not in ("", job.archive_logs):
         log(f"spec.logs.archive {job.archive_wanted} is reduced to {job.archive_logs}: the operator allows no more")
     if job.archive_logs == "None":

@@ -70,7 +70,8 @@ class AttemptFailed(Exception):
         self.failure = failure
 
     def __reduce__(self) -> Tuple[object, ...]:
-        """Another process needs only the failure: the derived classes, whose constructors differ, are of this one."""
+        """Keeps what another process needs, which is only the failure: the derived classes, whose constructors differ,
+        are of this one."""
         return (AttemptFailed, (self.failure,))
 
 

@@ -29,7 +29,7 @@ _NAME = type.__dict__["__name__"].__get__  # bypasses a metaclass
 
 
 def read_text(error: BaseException) -> str:
-    """`str(error)`, clean; empty when `str` raises."""
+    """Returns `str(error)`, clean; empty when `str` raises."""
     try:
         return redact(str(error))
     except BaseException:

@@ -38,7 +38,8 @@ def build_prefix(pid: int) -> str:
 
 
 def set_variables(variables: MutableMapping[str, str], *, torch: str, prefix: str) -> None:
-    """`torch`: its version, empty without it. The user's variables win, under either of torch's names."""
+    """Sets the variables of torch's flight recorder. `torch`: its version, empty without it. The user's variables
+    win, under either of torch's names."""
     version = parse_version(torch)
     if version is None:
         return

@@ -103,7 +103,8 @@ def read_end() -> RankEnd:
 
 
 def run_train_func(entrypoint: str, config: object, resume_from: str) -> object:
-    """`entrypoint`: "module:function"; `config`: trainLoopConfig; `resume_from`: a checkpoint's URI, or empty."""
+    """Loads train_func and runs it as this rank's. `entrypoint`: "module:function"; `config`: trainLoopConfig;
+    `resume_from`: a checkpoint's URI, or empty."""
     call = functools.partial(_load_and_call, entrypoint, config)
     result = run_rank(call, resume_from=resume_from, keeps_exception=False)
     # The controller may lack the result's class, and nobody uses it.

@@ -117,7 +117,7 @@ def list_missing(start: Any, services: Module, raylet: Module, utils: Module) ->
 
 
 def choose_ports(given: Sequence[str], options: Sequence[str] = OPTIONS) -> list[str]:
-    """`options` with ports on which nothing listens, nor will Ray's head, by its own option."""
+    """Returns `options` with ports on which nothing listens, nor will Ray's head, by its own option."""
     found: list[int] = []
     with contextlib.ExitStack() as taken:
         for port in random.SystemRandom().sample(range(FIRST, LAST), 1000):
@@ -190,7 +190,7 @@ class RankFilter:
         self._ranks: dict[object, int] = {}
 
     def select(self, pid: object, lines: list[str]) -> list[str]:
-        """`pid`: a process id, or the name of one of Ray's own daemons."""
+        """Returns the lines of rank 0. `pid`: a process id, or the name of one of Ray's own daemons."""
         kept = []
         for line in lines:
             mark = find_mark(line)
@@ -202,7 +202,8 @@ class RankFilter:
 
 
 def install_filter(raylet: Module) -> None:
-    """`raylet`: the module `ray._raylet`. Source: `LogMonitor` in `ray/_private/log_monitor.py`."""
+    """Makes Ray's log monitor publish rank 0's lines only. `raylet`: the module `ray._raylet`. Source: `LogMonitor`
+    in `ray/_private/log_monitor.py`."""
     filter_ = RankFilter()
 
     class GcsClient(raylet.GcsClient):  # type: ignore[misc]  # Ray's is compiled: none of its methods can be set

@@ -36,10 +36,11 @@ class ControllerStep:
         """Acts before the processes of a group of this many ranks start."""
 
     def before_training_context(self, workers: Sequence[RayWorker]) -> None:
-        """The workers' processes run; they are a group's, or replace some of its."""
+        """Runs when the workers' processes run; they are a group's, or replace some of its."""
 
     def started(self, part: ExecutionGroup, group: WorkerGroup) -> None:
-        """The workers of `part` have started: the entire `group`, or those that have taken the place of some of its.
+        """Runs when the workers of `part` have started: the entire `group`, or those that have taken the place of some
+        of its.
 
         They train once all steps have returned.
         """
@@ -47,19 +48,19 @@ class ControllerStep:
             self.after_group_start(group)
 
     def after_group_start(self, worker_group: WorkerGroup) -> None:
-        """An entire group has formed: for steps that new workers of a group do not concern."""
+        """Runs when an entire group has formed: for steps that new workers of a group do not concern."""
 
     def after_poll(self, status: GroupStatus, group: WorkerGroup) -> None:
-        """All ranks have answered a poll, several times a second."""
+        """Runs when all ranks have answered a poll, several times a second."""
 
     def after_report(self, report: TrainingReport, metrics: Metrics) -> None:
-        """All ranks have reported, and their checkpoint is committed; `metrics` are rank 0's."""
+        """Runs when all ranks have reported, and their checkpoint is committed; `metrics` are rank 0's."""
 
     def after_state(self, name: str) -> None:
-        """The controller is in another state, of this name."""
+        """Runs when the controller is in another state, of this name."""
 
     def after_finish(self) -> None:
-        """The last group is gone."""
+        """Runs when the last group is gone."""
 
 
 class StepsCallback(_Base):  # type: ignore[misc]

@@ -202,6 +202,6 @@ def _make(observed: Observed, type_: str, is_true: bool, reason: str, message: s
 
 
 def _patch(workload: WorkloadView, *conditions: Condition, more: Mapping[str, object] | None = None) -> WorkloadPatch:
-    """`more`: other fields of the status."""
+    """Returns a patch of the conditions. `more`: other fields of the status."""
     status = {"conditions": to_json(merge_conditions(workload.conditions, conditions)), **(more or {})}
     return WorkloadPatch(workload.name, workload.version, {"status": status}, subresource="status")

@@ -121,7 +121,7 @@ def _explain_holder(job: Job, holder: RunHolder) -> str:
 
 
 def decide_run(job: Job) -> Decision | None:
-    """A job whose run another one has creates no pods; it is reconciled again every `LOOK_SECONDS`."""
+    """Holds a job whose run another one has: it creates no pods, and is reconciled again every `LOOK_SECONDS`."""
     if job.attempt > 0 or job.pods:
         return None
     if job.is_from_backup:

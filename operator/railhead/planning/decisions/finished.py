@@ -29,7 +29,7 @@ SIDECAR_SECONDS = 60  # for a head's other containers to end after its driver
 
 
 def decide_success(job: Job) -> Decision | None:
-    """The driver reports success: the job is complete, also when its head pod vanished before anyone looked.
+    """Completes the job whose driver reports success, also when its head pod vanished before anyone looked.
 
     `decide_finished` deletes the workers.
     """
@@ -99,7 +99,8 @@ def decide_finished(observed: Observed) -> Decision | None:
 
 
 def may_commit(observed: Observed, head: PodView) -> bool:
-    """Terminated by a deadline: its driver waits for one more committed checkpoint, which needs the workers."""
+    """Returns whether the driver, terminated by a deadline, waits for one more committed checkpoint, which needs the
+    workers."""
     failure = observed.status.failure
     if failure is None or failure.class_ is not FailureClass.DEADLINE_EXCEEDED or head.has_ended:
         return False
@@ -126,7 +127,7 @@ def add_last_checkpoint(observed: Observed, status: JobStatus) -> JobStatus:
 
 
 def decide_deletion(job: Job) -> Decision | None:
-    """The precondition keeps a job that changed meanwhile, for example to a longer TTL."""
+    """Deletes the job after its TTL. A precondition keeps one that changed meanwhile, for example to a longer TTL."""
     if job.is_deleting or _is_early(job, deletion_due(job)):
         return None
     return Decision(delete_job=DeleteJob(job.uid, job.version), removes=driver_removal(job))

@@ -148,8 +148,9 @@ def _explain_any(job: Job, slots: Sequence[int]) -> FailureStatus:
 
 
 def find_cut_off(job: Job) -> Failure | None:
-    """The head misses more than half of the workers that run on other nodes, on two nodes or more; or on fewer nodes
-    those that have replaced others since the newest checkpoint. A head that reaches enough to train is fine."""
+    """Finds a head that misses more than half of the workers that run on other nodes, on two nodes or more; or on
+    fewer nodes those that have replaced others since the newest checkpoint. A head that reaches enough to train is
+    fine."""
     head = job.head
     missed = _list_missed(job)
     if head is None or not missed or job.workers_up >= job.least_workers:

@@ -41,7 +41,7 @@ PATIENCE_SECONDS = 30  # for pods to terminate; a longer wait is reported
 
 
 def decide_resume_source(job: Job) -> Decision | None:
-    """A job without its initial checkpoint creates no pods; it is reconciled again every `LOOK_SECONDS`."""
+    """Holds a job without its initial checkpoint: it creates no pods, and is reconciled again every `LOOK_SECONDS`."""
     wanted = job.spec.resume_from
     # A job with pods has started, and its status was wiped.
     if wanted is None or job.attempt > 0 or job.pods:

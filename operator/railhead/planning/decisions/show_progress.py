@@ -45,7 +45,7 @@ def show_progress(job: Job) -> Decision:
 
 
 def _pending(job: Job) -> Decision:
-    """Not all pods are up: shows why, and how many are."""
+    """Shows why not all pods are up, and how many are."""
     found = job.startup_problem
     if found is None:
         return _show_ready(job, _show_that_problem_is_past(job))
@@ -120,7 +120,7 @@ def _count_pods(job: Job, status: JobStatus, *, joined: int) -> JobStatus:
 
 
 def _starting(job: Job) -> Decision:
-    """Enough pods are up; Ray and the worker group are starting (again)."""
+    """Shows that enough pods are up, and Ray and the worker group are starting (again)."""
     was_running = job.status.phase == "Running"
     again = was_running or job.is_restart or job.status.worker_losses is not None
     if was_running and job.status.progress.state in ("", "STARTING", "SCHEDULING", "ERRORED"):

@@ -47,7 +47,7 @@ from railhead.resources.queues.kueue import WORKERS
 
 
 def decide_stale_pods(job: Job) -> Decision | None:
-    """Pods of an earlier attempt end before anything else is done: never two heads.
+    """Ends the pods of an earlier attempt before anything else is done: never two heads.
 
     Terminated ones are just deleted (the operator stopped before it could), and so is the older of
     two pods in one slot (two operators, one with a stale view), and one that the driver has given up, which would hold
@@ -209,13 +209,14 @@ def _describe_refusal(job: Job) -> str:
 
 
 def _describe_gone(job: Job, slot: int) -> str:
-    """A pod without a trace, of this round or an earlier one."""
+    """Describes a pod that left no trace, of this round or an earlier one."""
     name = names.worker_name(job.name, job.uid, attempt=job.attempt, slot=slot, round_=0)
     return f"{name.removesuffix('0')}* (gone without a trace)"
 
 
 def _show_not_training(job: Job, reason: str, message: str) -> JobStatus:
-    """An elastic job may continue without them: its driver reports so, and `show_progress` shows it."""
+    """Shows that the job does not train. An elastic one may continue: its driver reports so, and `show_progress`
+    shows it."""
     if job.is_elastic:
         return job.status
     is_first = job.status.waiting is not None and not job.status.waiting.again
@@ -279,6 +280,6 @@ def _apply(job: Job, wanted: int) -> Decision:
 
 
 def _announce(job: Job, resize: Resize | None) -> Decision:
-    """An outdated spec must not remove pods."""
+    """Writes the resize to the status first: an outdated spec must not remove pods."""
     status = replace_status(job.status, resize=resize)
     return Decision(wanted=WantedStatus(status).requiring(Requirement.SAME_SPEC))

@@ -278,7 +278,7 @@ def _avoid(job: Job, evidence: Evidence, *, times: int) -> AvoidedNode:
 
 
 def _ends_at(node: AvoidedNode) -> datetime:
-    """A time that nobody can read is over."""
+    """Returns when the node is avoided no more. A time that nobody can read is over."""
     return parse_time(node.expiration_time) or datetime.min.replace(tzinfo=UTC)
 
 

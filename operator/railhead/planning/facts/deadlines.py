@@ -97,7 +97,7 @@ def next_due(job: Job) -> datetime | None:
 
 
 def count_suspended(job: Job) -> int:
-    """status.suspendedSeconds including the suspension that ends now."""
+    """Returns status.suspendedSeconds including the suspension that ends now."""
     since = job.status.true_since(types.SUSPENDED) if job.attempt > 0 else None
     rested = (job.now - since).total_seconds() if since else 0.0
     return min(job.status.suspended_seconds + max(int(rested), 0), MAX_INT32)
@@ -131,8 +131,8 @@ def choose_hold_seconds(job: Job) -> int:
 
 
 def held_since(job: Job) -> datetime | None:
-    """Since when pods are held for others that the API server rejects. None while nothing is held for them: pods that
-    wait for nodes or for each other are nobody's fault."""
+    """Returns since when pods are held for others that the API server rejects. None while nothing is held for them:
+    pods that wait for nodes or for each other are nobody's fault."""
     waiting = job.status.waiting
     if job.rejection is None or waiting is None or job.is_attempt_lost:
         return None

@@ -129,7 +129,7 @@ def describe_refusal(pod: PodView) -> str:
 
 
 def _explain_disruption(pod: PodView, disruption: Problem, reported: Failure | None) -> Failure:
-    """The reason is the cluster's, also when the driver has reported SIGTERM."""
+    """Returns the disruption as a failure. Its reason is the cluster's, also when the driver has reported SIGTERM."""
     why = " ".join(text for text in (disruption.message, pod.message if reported is None else "") if text)
     message = f"Pod {pod.name} was disrupted: {why[:1500] or disruption.reason}"
     if reported is not None:
@@ -201,7 +201,7 @@ def blame_application(failure: FailureStatus, *, times: int) -> FailureStatus:
 
 
 def _add_reason(message: str, why: str) -> str:
-    """The message is cut, so that the status has room for the reason."""
+    """Adds the reason to the message, which is cut so that the status has room for both."""
     room = read_limit(FailureStatus, "message") - len(f" ({why})")
     return f"{message[:room]} ({why})"
 

@@ -96,7 +96,7 @@ def with_estimate(progress: ProgressStatus, *, percent: int | None, seconds: int
 
 
 def without_measures(progress: ProgressStatus) -> ProgressStatus:
-    """Time that passes changes these without any news."""
+    """Returns the progress without what changes as time passes, without any news."""
     slow_ranks = [replace_slow_rank(each, score="") for each in progress.slow_ranks or ()]
     unestimated = with_estimate(progress, percent=None, seconds=None)
     return replace_progress(unestimated, update_time=None, spent=None, slow_ranks=slow_ranks)
@@ -183,7 +183,8 @@ def _choose_best(best: CommittedCheckpoint | None, status: JobStatus, *, attempt
 
 
 def _is_usable(checkpoint: CommittedCheckpoint) -> bool:
-    """Neither is changed to fit: another index is another commit's, and another URI leads elsewhere."""
+    """Returns whether index and URI are within their bounds. Neither is changed to fit: another index is another
+    commit's, and another URI leads elsewhere."""
     return 0 <= checkpoint.index <= MAX_INDEX and _is_uri(checkpoint.uri)
 
 

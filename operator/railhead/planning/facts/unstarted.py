@@ -139,7 +139,7 @@ def list_unstarted(job: Job) -> list[Unstarted]:
 
 
 def _find_starts(job: Job) -> _Starts | None:
-    """None while no worker runs."""
+    """Returns when the workers began to start, or None while no worker runs."""
     running = [pod for pod in job.workers.live if pod.is_running]
     if not running:
         return None

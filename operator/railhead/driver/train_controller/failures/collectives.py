@@ -213,7 +213,8 @@ def _find_difference(group: _Group, first: int) -> Optional[CollectiveMismatch]:
 def _name_minority(
     values: Mapping[int, object], texts: Mapping[int, str], short: Mapping[int, str]
 ) -> Optional[CollectiveMismatch]:
-    """`texts`: what each rank did; `short`: as little of it as tells it from the other."""
+    """Names the ranks that did something else than most. `texts`: what each rank did; `short`: as little of it as
+    tells it from the other."""
     counts = Counter(values.values()).most_common()
     if len(counts) < 2:
         return None

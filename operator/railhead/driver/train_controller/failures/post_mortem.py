@@ -75,7 +75,8 @@ def ask_pods(processes: Mapping[int, Metadata]) -> dict[int, PodReport]:
 def find_difference(
     of_dead: Mapping[int, bytes], processes: Mapping[int, Metadata], group: Group
 ) -> Optional[CollectiveMismatch]:
-    """`of_dead`: records by rank; all others of the group's ranks are asked for theirs. Never raises."""
+    """Finds the collective in which ranks differ. `of_dead`: records by rank; all others of the group's ranks are
+    asked for theirs. Never raises."""
     records = {**of_dead, **ask_living(processes.keys() - of_dead.keys(), group)}
     left = {rank: each for rank, each in processes.items() if rank not in records}
     records.update(_read_records(ask_pods(left) if left else {}))
