@@ -40,7 +40,7 @@ class FinishWatch:
         return bool(self._known)
 
     def update(self, fit: FromController, *, now: float, time: str) -> None:
-        """Looks whether fit() waits, and since when. `now`: by a clock that never jumps; `time`: as Kubernetes
+        """Checks whether fit() waits, and since when. `now`: by a clock that never jumps; `time`: as Kubernetes
         writes it."""
         words = find_wait(fit)
         if words != self._known:
