@@ -18,7 +18,7 @@ from tests.ray.pods import OBJECT_STORE, Pods, make_job
 # Ends when the test requests it. Each line has the size of the group and its first epoch. Each epoch reads the entire
 # dataset; each rank records its rows.
 COUNTING = """
-import json, os, tempfile
+import json, os, tempfile, time
 import ray.train, ray.train.collective
 
 def train_func(config):
@@ -33,6 +33,7 @@ def train_func(config):
         print(f"we are {size} from epoch {first}", flush=True)
     epoch = first
     while True:
+        time.sleep(0.5)  # else most of the processor time goes into epochs while the test waits for a pod
         shard = ray.train.get_dataset_shard("train")
         seen = [int(n) for batch in shard.iter_batches(batch_size=8) for n in batch["id"]]
         note = os.path.join(config["out"], f"{size}-{first}-{epoch}-{rank}")
