@@ -1,4 +1,7 @@
-"""spec.datasets with a real Ray: every row once, all formats, and the error messages."""
+"""spec.datasets with a real Ray: every row once, all formats, and the error messages.
+
+The elastic job of test_elastic.py has datasets too.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def train_func(config):
     for name, column in config["columns"].items():
         if rank and name in config["once"]:
             continue
-        for epoch in range(2 if name == "rows" else 1):
+        for epoch in range(2 if name in ("rows", "json") else 1):
             shard = ray.train.get_dataset_shard(name)
             rows = [row for batch in shard.iter_batches(batch_size=16) for row in read(batch, column)]
             seen.setdefault(name, []).append(rows)
@@ -89,6 +92,13 @@ def write_files(folder: Path) -> dict[str, str]:
     return {**paths, "text": str(folder / "rows.txt")}
 
 
+def write_rows(s3: S3, folder: Path) -> None:
+    """Puts 40 rows into a bucket, in two files."""
+    for part in range(2):
+        pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
+        s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
+
+
 DATASETS = {
     "rows": DatasetInput(format="csv"),
     "json": DatasetInput(format="json", split=False),
@@ -113,7 +123,7 @@ ONCE = ("text", "images", "binary", "made", "bucket")
 
 @dataclass(frozen=True)
 class Seen:
-    """A job with some of the datasets.
+    """A job with a dataset of each format.
 
     Attributes:
         ranks: what each rank has seen, by dataset and epoch.
@@ -127,21 +137,19 @@ class Seen:
     s3: S3
 
 
-def see(folder: Path, *names: str) -> Seen:
-    """Trains with the datasets of these names."""
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("formats")
     paths = write_files(folder / "data")
-    datasets = {name: replace(DATASETS[name], uri=paths.get(name, DATASETS[name].uri)) for name in names}
-    columns = {name: COLUMNS[name] for name in names}
-    config = {"columns": columns, "once": ONCE, "out": str(folder), "rows": 60}
+    datasets = {name: replace(each, uri=paths.get(name, each.uri)) for name, each in DATASETS.items()}
+    config = {"columns": COLUMNS, "once": ONCE, "out": str(folder), "rows": 60}
     source = {"user.py": SEEING, "data.py": MADE, "steps.py": STEPS, "queue.py": "raise RuntimeError('mine')"}
     job = share_pod(make_data_job(datasets, train_loop_config=config))
     both = {name: 2 * value for name, value in SLOT.items()}
     worker = replace(job.ray_node.worker, resources=both)
     job = replace(job, ray_node=replace(job.ray_node, worker=worker))
     with start_s3(folder) as s3, Pods(folder / "pods", job, source=source) as pods:
-        for part in range(2):
-            pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
-            s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
+        write_rows(s3, folder)
         pods.start(workers=1, env={**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         output = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
@@ -149,34 +157,30 @@ def see(folder: Path, *names: str) -> Seen:
         return Seen(ranks, pods.read_log(), output, s3)
 
 
-@pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    return see(tmp_path_factory.mktemp("datasets"), "rows", "json", "made", "bucket")
-
-
-def test_every_row_is_seen_once_per_epoch(seen: Seen) -> None:
+# The job of test_elastic.py has the rows that are split, the bucket and the function;
+# tests/unit/driver/fit/test_datasets.py has the reader of each format.
+@pytest.mark.slow
+def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     for epoch in (0, 1):
         mine, others = (set(rank["rows"][epoch]) for rank in seen.ranks)
         assert (len(mine), len(others)) == (50, 50), "equal parts: the remainder goes to no rank"
         assert len(mine | others) == 100 and mine | others <= set(range(ROWS))
-        assert all(len(rank["rows"][epoch]) == 50 for rank in seen.ranks)
-    assert all(sorted(rank["json"][0]) == list(range(ROWS)) for rank in seen.ranks), "each rank has all: not split"
+        for rank in seen.ranks:
+            assert len(rank["rows"][epoch]) == 50
+            assert sorted(rank["json"][epoch]) == list(range(ROWS))
+    first = seen.ranks[0]
+    assert sorted(first["text"][0]) == sorted(str(n) for n in range(ROWS))
+    assert sorted(first["images"][0]) == [[[8, 6, 3], n] for n in range(4)]
+    assert sorted(first["binary"][0]) == [f"file {n}" for n in range(4)]
 
-    made = [line.split() for line in seen.ranks[0]["made"][0]]
+    made = [line.split() for line in first["made"][0]]
     assert sorted(int(number) for number, _ in made) == list(range(60))
     # The functions of the user's modules have run in tasks, on the worker pods and never on the head.
     assert {node for _, node in made} == {rank["node"] for rank in seen.ranks}
     assert "\x1b[A" not in seen.log, "no progress bars"
 
 
-@pytest.mark.slow  # the job above reads three formats, tests/unit/driver/fit/test_datasets.py the reader of each
-def test_the_other_formats_are_read(tmp_path: Path) -> None:
-    [first, _] = see(tmp_path, "text", "images", "binary").ranks
-    assert sorted(first["text"][0]) == sorted(str(n) for n in range(ROWS))
-    assert sorted(first["images"][0]) == [[[8, 6, 3], n] for n in range(4)]
-    assert sorted(first["binary"][0]) == [f"file {n}" for n in range(4)]
-
-
+@pytest.mark.slow  # the job of test_elastic.py reads it too
 def test_a_bucket_is_read_with_the_secrets_environment(seen: Seen) -> None:
     assert sorted(seen.ranks[0]["bucket"][0]) == list(range(40))
     assert seen.s3.secret not in seen.output and seen.s3.key not in seen.output
