@@ -33,14 +33,14 @@ def train_func(config):
     rank = ray.train.get_context().get_world_rank()
     left = pathlib.Path(config["left"])
     is_first = ray.train.get_checkpoint() is None
+    if is_first and rank == 1:
+        left.write_text(str(subprocess.Popen(["sleep", "3600"]).pid))
     if is_first:
         with tempfile.TemporaryDirectory() as folder:
             checkpoint = ray.train.Checkpoint.from_directory(folder) if rank == 0 else None
             ray.train.report({"epoch": 0}, checkpoint=checkpoint)
     railhead.training.progress(7, total=9, tokens=4096)
-    if rank == 1 and is_first:
-        left.write_text(str(subprocess.Popen(["sleep", "3600"]).pid))
-    elif rank == 1:
+    if rank == 1 and not is_first:
         print("left behind:", does_run(left.read_text()), flush=True)
     if rank == 1:
         wait_for_ever()
