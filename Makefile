@@ -84,7 +84,7 @@ test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simula
 # One Ray job has about twenty processes, and waits for a third of its time: two side by side, and nothing beside them.
 # (The tests of the model beside one at the lowest priority were tried: no gain, for they slow Ray down by as much as
 # they take.)
-RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py tests/local/test_run_failures.py
+RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py
 BY_SCOPE = --dist loadscope --no-loadscope-reorder
 PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) $(BY_SCOPE)
 # A test that hangs ends its process after that many seconds: pytest-xdist then names it, below the stacks of its threads.

@@ -63,7 +63,7 @@ def test_the_demo_kills_a_worker_and_proves_that_training_resumed(tmp_path: Path
     assert marked(MARKER, find_session(tmp_path).marker) == []
 
 
-@pytest.mark.slow  # tests/local/test_session.py interrupts a session at each step
+@pytest.mark.slow  # tests/local/test_session.py interrupts `up` and `run`, and ends a session
 @pytest.mark.parametrize("text", LATER)
 def test_interrupted_demo_leaves_nothing(tmp_path: Path, text: str) -> None:
     process = start_demo(tmp_path)

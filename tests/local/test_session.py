@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import railhead
 from railhead.local.install import Kubectl
 from railhead.local.processes import MARKER, Identity, is_alive, marked
 from railhead.local.session import FAILED, READY, SUPERVISOR, Session
+from tests.e2e.jobs import make_job
 from tests.waiting import wait_until
 
 COMPONENTS = {
@@ -109,7 +111,13 @@ def has_replaced(session: Session, old: Identity) -> Callable[[], bool]:
     return lambda: session.state().processes.get("operator", old) != old
 
 
-def test_a_session_from_up_to_down(session: Session) -> None:
+def wait_for_a_pod(session: Session) -> None:
+    kubectl = Kubectl(session.kubectl, session.kubeconfig)
+    kubectl("apply", "-f", "-", stdin=POD)
+    kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/sleeper", "--timeout=60s")
+
+
+def test_a_session_from_up_to_down_with_a_job_that_fails(session: Session, tmp_path: Path) -> None:
     code, out = call("up", "--gpus", "4", session=session)
     assert code == 0, out
     assert f"export KUBECONFIG={session.kubeconfig}" in out
@@ -125,8 +133,13 @@ def test_a_session_from_up_to_down(session: Session) -> None:
     assert code == 0
     assert "ready" in out
 
-    kubectl("apply", "-f", "-", stdin=POD)
-    kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/sleeper", "--timeout=60s")
+    spec = make_job("unwritable", "none", run={"storagePath": "/proc/railhead"})
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(spec))
+    code, out = call("run", "-f", str(tmp_path / "job.yaml"), session=session)
+    assert code == 1, out
+    assert "/proc/railhead cannot be written" in out
+
+    wait_for_a_pod(session)
     temp = session.temp_folder()
     assert temp is not None
     code, out = call("down", session=session)
@@ -136,7 +149,7 @@ def test_a_session_from_up_to_down(session: Session) -> None:
     assert call("status", session=session)[0] == 1
 
 
-def test_an_operator_that_dies_is_restarted_and_a_crash_leaves_nothing(session: Session) -> None:
+def test_an_operator_that_dies_is_restarted_and_an_api_server_that_dies_ends_the_session(session: Session) -> None:
     code, out = call("up", session=session)
     assert code == 0, out
     first = session.state().processes["operator"]
@@ -145,21 +158,7 @@ def test_an_operator_that_dies_is_restarted_and_a_crash_leaves_nothing(session: 
     wait_until("another operator", has_replaced(session, first), seconds=60)
     assert session.state().phase == READY
 
-    kubectl = Kubectl(session.kubectl, session.kubeconfig)
-    kubectl("apply", "-f", "-", stdin=POD)
-    kubectl("wait", "--for=jsonpath={.status.phase}=Running", "pod/sleeper", "--timeout=60s")
-    processes = session.state().processes
-    os.kill(processes[SUPERVISOR].pid, signal.SIGKILL)
-    for identity in processes.values():
-        wait_ended(identity)
-    assert not session.is_up()
-    session.down()
-    assert_nothing_is_left(session)
-
-
-def test_a_session_without_its_api_server_ends_with_a_message(session: Session) -> None:
-    code, out = call("up", "--without-operator", session=session)  # the supervisor does the same with one
-    assert code == 0, out
+    wait_for_a_pod(session)
     processes = session.state().processes
     os.kill(processes["kube-apiserver"].pid, signal.SIGKILL)
     wait_ended(processes[SUPERVISOR])
@@ -169,13 +168,28 @@ def test_a_session_without_its_api_server_ends_with_a_message(session: Session) 
     assert_nothing_is_left(session)
 
 
-# Each signal once, and each place once; the other pairs are slow.
+@pytest.mark.slow  # `up` that is killed, below; tests/unit/local has the children that die, and what `down` kills
+def test_a_supervisor_that_dies_leaves_nothing(session: Session) -> None:
+    code, out = call("up", "--without-operator", session=session)  # with one, the same
+    assert code == 0, out
+    wait_for_a_pod(session)
+    processes = session.state().processes
+    assert set(processes) == COMPONENTS - {"operator"}
+    os.kill(processes[SUPERVISOR].pid, signal.SIGKILL)
+    for identity in processes.values():
+        wait_ended(identity)
+    assert not session.is_up()
+    session.down()
+    assert_nothing_is_left(session)
+
+
+# Each signal once, here and where `run` is interrupted; the other pairs are slow.
 @pytest.mark.parametrize(
     ("text", "sig"),
     [
-        ("installing", signal.SIGINT),
-        ("starting the node agent", signal.SIGKILL),
-        pytest.param("installing", signal.SIGKILL, marks=pytest.mark.slow),
+        ("installing", signal.SIGKILL),
+        pytest.param("installing", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("starting the node agent", signal.SIGKILL, marks=pytest.mark.slow),
         pytest.param("starting the node agent", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("starting etcd", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("starting etcd", signal.SIGKILL, marks=pytest.mark.slow),

@@ -79,6 +79,7 @@ def make_trainer(scaling_config, run_config, train_loop_config, datasets):
 """
 
 
+@pytest.mark.slow  # test_fence.py has a trainer of the user, tests/unit/driver/fit/test_users_trainer.py the rest
 def test_a_trainer_of_the_user_with_backend_and_dataset(tmp_path: Path) -> None:
     node = RayNode(cpus=2, gpus=0, resources={}, object_store_bytes=OBJECT_STORE)
     job = share_pod(

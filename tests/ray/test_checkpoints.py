@@ -70,7 +70,7 @@ def read_epochs(run: Path) -> dict[str, int]:
     return {path.parent.name: int(path.read_text()) for path in run.glob("*/epoch")}
 
 
-@pytest.mark.slow  # test_fence.py keeps one checkpoint too; tests/unit/driver/storage has the rest
+@pytest.mark.slow  # test_resume_from.py keeps one checkpoint too; tests/unit/driver/storage has the rest
 def test_status_names_committed_checkpoints_and_the_best_of_all_attempts(tmp_path: Path) -> None:
     code, first, pods = run_attempt(tmp_path, epochs=4, known="[]", attempt=1, index=-1)
     assert code == FailureClass.APPLICATION.exit_code, pods.read_log()

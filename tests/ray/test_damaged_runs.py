@@ -179,6 +179,8 @@ def test_an_older_checkpoint_is_reported_under_a_new_number_and_with_a_warning(t
     assert reported.get(3, "c1") == "c1" and min(reported) >= 3, "numbers are never reused"
 
 
+# test_resume_from.py ends before workers start too; tests/unit/driver/storage/test_resumable.py has the error.
+@pytest.mark.slow
 def test_a_job_whose_checkpoints_are_all_lost_ends_before_workers_start(tmp_path: Path) -> None:
     job = make_job(framework="Python")
     folder = make_run(str(tmp_path / "runs"), job.run_name)

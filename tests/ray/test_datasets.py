@@ -1,4 +1,7 @@
-"""spec.datasets with a real Ray: every row once, all formats, and the error messages."""
+"""spec.datasets with a real Ray: every row once, all formats, and the error messages.
+
+The elastic job of test_elastic.py has datasets too.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +92,13 @@ def write_files(folder: Path) -> dict[str, str]:
     return {**paths, "text": str(folder / "rows.txt")}
 
 
+def write_rows(s3: S3, folder: Path) -> None:
+    """Puts 40 rows into a bucket, in two files."""
+    for part in range(2):
+        pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
+        s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
+
+
 DATASETS = {
     "rows": DatasetInput(format="csv"),
     "json": DatasetInput(format="json", split=False),
@@ -139,9 +149,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     worker = replace(job.ray_node.worker, resources=both)
     job = replace(job, ray_node=replace(job.ray_node, worker=worker))
     with start_s3(folder) as s3, Pods(folder / "pods", job, source=source) as pods:
-        for part in range(2):
-            pq.write_table(pa.table({"id": list(range(part, 40, 2))}), folder / "part")
-            s3.put(f"rows/{part}.parquet", (folder / "part").read_bytes())
+        write_rows(s3, folder)
         pods.start(workers=1, env={**s3.environment, "AWS_ENDPOINT_URL": s3.endpoint})
         assert pods.wait_ended(timeout=240) == SUCCEEDED_CODE, pods.read_log()
         output = pods.read_log() + str(pods.reports) + pods.read_outcome().to_json()
@@ -149,6 +157,9 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
         return Seen(ranks, pods.read_log(), output, s3)
 
 
+# The job of test_elastic.py has the rows that are split, the bucket and the function;
+# tests/unit/driver/fit/test_datasets.py has the reader of each format.
+@pytest.mark.slow
 def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     for epoch in (0, 1):
         mine, others = (set(rank["rows"][epoch]) for rank in seen.ranks)
@@ -169,6 +180,7 @@ def test_every_row_is_seen_once_per_epoch_in_every_format(seen: Seen) -> None:
     assert "\x1b[A" not in seen.log, "no progress bars"
 
 
+@pytest.mark.slow  # the job of test_elastic.py reads it too
 def test_a_bucket_is_read_with_the_secrets_environment(seen: Seen) -> None:
     assert sorted(seen.ranks[0]["bucket"][0]) == list(range(40))
     assert seen.s3.secret not in seen.output and seen.s3.key not in seen.output

@@ -63,6 +63,7 @@ def make(**changes: Any) -> Any:
     return make_job(scaling=scaling, worker_pods=1, checkpoint=CheckpointInput(num_to_keep=1), **changes)
 
 
+@pytest.mark.slow  # the test below has an old head, test_failures.py a new one, and tests/model/test_twin_heads.py both
 def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Path) -> None:
     storage = str(tmp_path / "runs")
     endless, short = {"epochs": 0, "seconds": 0.2}, {"epochs": 12, "seconds": 0.2}
@@ -96,12 +97,11 @@ def test_an_old_head_that_keeps_running_does_not_harm_its_successor(tmp_path: Pa
     assert Path(outcome.checkpoint.uri).name == max(kept, key=kept.__getitem__)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     [
         pytest.param({"build": "build:build", "train_func": ""}, id="build"),
-        pytest.param({"entrypoint": ["python", "train.py"], "train_func": ""}, id="entrypoint"),
+        pytest.param({"entrypoint": ["python", "train.py"], "train_func": ""}, id="entrypoint", marks=pytest.mark.slow),
     ],
 )
 def test_the_users_own_trainer_uses_the_same_fence(tmp_path: Path, way: dict[str, Any]) -> None:

@@ -1,4 +1,7 @@
-"""Strategies, labels and accelerator types: the operator's requests to Ray match the pods' nodes."""
+"""Strategies, labels and accelerator types: the operator's requests to Ray match the pods' nodes.
+
+The job whose ranks are spread has a spec.runtimeEnv too: each of its nodes makes that environment for itself.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,36 @@ def train_func():
     sees = {"rank": context.get_world_rank(), "node": node["NodeManagerAddress"], "labels": labels}
     print(f"sees {json.dumps(sees)}", flush=True)
 """
+IMPORTS = """
+import os
+import ray.train
+import bricks, mortar, wall
+import places
+
+def train_func():
+    places.train_func()
+    names = [bricks.NAME, mortar.NAME, wall.NAME, os.environ["LESSON"]]
+    print(" ".join(["rank", str(ray.train.get_context().get_world_rank()), "imports", *names]))
+    heavy = os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")
+    print(f"left out: {not os.path.exists(heavy)}")
+"""
+# train_func's own module is in spec.source and in working_dir, a part of it.
+SOURCE = {
+    "lib/user.py": IMPORTS,
+    "lib/places.py": CODE,
+    "lib/bricks.py": "NAME = 'of-working-dir'",
+    "lib/heavy.bin": "x",
+    "mods/mortar/__init__.py": "NAME = 'of-py-modules'",
+    "elsewhere/wall.py": "NAME = 'of-pythonpath'",
+    "user.py": "raise RuntimeError('hidden by the one of working_dir')",
+}
+SPREAD = {
+    "numWorkers": 2,
+    "placementStrategy": "STRICT_SPREAD",
+    "useGPU": True,
+    "acceleratorType": "H100",
+    "rayLabelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
+}
 
 
 def make_input(*, accelerator: str | None = None, **scaling: Any) -> JobInput:
@@ -45,42 +78,50 @@ def read_views(log: str) -> list[dict[str, Any]]:
     return sorted((json.loads(line.split("sees ", 1)[1]) for line in lines), key=lambda seen: int(seen["rank"]))
 
 
-@pytest.mark.parametrize(
-    ("pods_", "accelerator", "scaling"),
-    [
-        (
-            2,
-            "H100",
-            {
-                "numWorkers": 2,
-                "placementStrategy": "STRICT_SPREAD",
-                "useGPU": True,
-                "acceleratorType": "H100",
-                "rayLabelSelector": {"example.com/pool": "a", "zone": "in(x, y)", "spot": "!true"},
-            },
-        ),
-        pytest.param(
-            1, None, {"numWorkers": 2, "workersPerPod": 2, "placementStrategy": "STRICT_PACK"}, marks=pytest.mark.slow
-        ),
-    ],
-    ids=["each on its own node, chosen by label and type", "all in one pod"],
-)
-def test_the_pods_satisfy_the_strategy(
-    tmp_path: Path, pods_: int, accelerator: str | None, scaling: dict[str, Any]
-) -> None:
-    job = make_input(accelerator=accelerator, **scaling)
-    with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
+@pytest.fixture(scope="module")
+def spread(tmp_path_factory: pytest.TempPathFactory) -> Pods:
+    """The pods of a job with `SPREAD` and an environment, the second of which joins late; it has ended."""
+    folder = tmp_path_factory.mktemp("spread")
+    runtime_env = {
+        "env_vars": {"LESSON": "of-env-vars", "PYTHONPATH": str(folder / "source" / "elsewhere")},
+        "working_dir": "lib",
+        "excludes": ["heavy.bin"],
+        "py_modules": ["mods/mortar"],
+    }
+    job = replace(make_input(accelerator="H100", **SPREAD), runtime_env=runtime_env)
+    with Pods(folder, job, source=SOURCE) as pods:
         pods.start(workers=1, env={"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "2"})
-        if pods_ > 1:  # a node that joins later than Ray Train waits for it
-            pods.wait_until(lambda: "those that have joined have room for 1 of 2 workers" in pods.read_log())
-            pods.start_worker(1)
+        pods.wait_until(lambda: "those that have joined have room for 1 of 2 workers" in pods.read_log())
+        pods.start_worker(1)
+        assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
+    return pods
+
+
+def test_each_rank_is_on_its_own_node_chosen_by_label_and_type(spread: Pods) -> None:
+    sees = read_views(spread.read_log())
+    assert "RESTARTING" not in {report["state"] for report in spread.reports}, "it has not run yet"
+    assert [seen["rank"] for seen in sees] == [0, 1]
+    assert len({seen["node"] for seen in sees}) == 2
+    assert all(seen["labels"] == {"example.com/pool": "a"} for seen in sees)
+
+
+def test_every_rank_sees_variables_modules_and_the_working_dir(spread: Pods) -> None:
+    log = spread.read_log()
+    for rank in (0, 1):
+        assert f"rank {rank} imports of-working-dir of-py-modules of-pythonpath of-env-vars" in log
+        assert f"(rank {rank}) left out: True" in log
+
+
+@pytest.mark.slow  # tests/unit/resources has the requests of each strategy, and the test above another one
+def test_all_ranks_are_in_one_pod(tmp_path: Path) -> None:
+    job = make_input(numWorkers=2, workersPerPod=2, placementStrategy="STRICT_PACK")
+    with Pods(tmp_path, job, source={"user.py": CODE}) as pods:
+        pods.start(workers=1)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()
         sees = read_views(pods.read_log())
-        assert "RESTARTING" not in {report["state"] for report in pods.reports}, "it has not run yet"
     assert [seen["rank"] for seen in sees] == [0, 1]
-    assert len({seen["node"] for seen in sees}) == pods_
-    expected = {"example.com/pool": "a"} if "rayLabelSelector" in scaling else {}
-    assert all(seen["labels"] == expected for seen in sees)
+    assert len({seen["node"] for seen in sees}) == 1
+    assert not any(seen["labels"] for seen in sees)
 
 
 @pytest.mark.slow  # tests/unit/driver/head/test_ray_cluster.py has the other types

@@ -1,4 +1,7 @@
-"""spec.runtimeEnv with a real Ray: its effects on each rank, and the failure of a job if Ray cannot create it."""
+"""spec.runtimeEnv with a real Ray: what pip installs, and the failure of a job if Ray cannot create it.
+
+Its variables, modules and working directory are in test_placement.py.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,7 @@ from pathlib import Path
 import pytest
 
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
-from tests.ray.pods import Pods, make_job, make_single_job, share_pod
-
-SEES = """
-import os
-import ray.train
-import bricks, mortar, wall
-
-def train_func():
-    context = ray.train.get_context()
-    names = [bricks.NAME, mortar.NAME, wall.NAME, os.environ["LESSON"]]
-    print(" ".join(["rank", str(context.get_world_rank()), "sees", *names]))
-    heavy = os.path.join(os.path.dirname(bricks.__file__), "heavy.bin")
-    print(f"left out: {not os.path.exists(heavy)}")
-"""
-# train_func's own module is in spec.source and in working_dir, a part of it.
-SOURCE = {
-    "lib/user.py": SEES,
-    "lib/bricks.py": "NAME = 'of-working-dir'",
-    "lib/heavy.bin": "x",
-    "mods/mortar/__init__.py": "NAME = 'of-py-modules'",
-    "elsewhere/wall.py": "NAME = 'of-pythonpath'",
-    "user.py": "raise RuntimeError('hidden by the one of working_dir')",
-}
-
-
-def test_every_rank_sees_variables_modules_and_the_working_dir(tmp_path: Path) -> None:
-    runtime_env = {
-        "env_vars": {"LESSON": "of-env-vars", "PYTHONPATH": str(tmp_path / "source" / "elsewhere")},
-        "working_dir": "lib",
-        "excludes": ["heavy.bin"],
-        "py_modules": ["mods/mortar"],
-    }
-    job = share_pod(make_job(framework="Python", runtime_env=runtime_env))
-    with Pods(tmp_path, job, source=SOURCE) as pods:
-        pods.start(workers=1)
-        assert pods.wait_ended(timeout=180) == SUCCEEDED_CODE, pods.read_log()
-        log = pods.read_log()
-    for rank in (0, 1):
-        assert f"rank {rank} sees of-working-dir of-py-modules of-pythonpath of-env-vars" in log
-        assert f"(rank {rank}) left out: True" in log
+from tests.ray.pods import Pods, make_job, make_single_job
 
 
 def write_wheel(folder: Path) -> Path:
