@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 import urllib.error
 import urllib.request
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Dialog, Page, expect
 
 from tests.ui.conftest import Server, Visiting
 from tests.ui.scenes import HOSTILE, TRACEBACK, TRACKER_URL
@@ -111,6 +112,21 @@ def test_each_view_of_each_job_fits_and_says_something(
         expect(page.locator(".q-tab-panel").first).to_contain_text(re.compile(r"\w{4}"))
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]  # type: ignore[index]
         expect(page.get_by_role("link", name=re.compile("What is this")).first).to_be_visible()
+
+
+def test_a_click_on_a_page_that_stood_still_is_not_lost(five: Server, visit: Visiting) -> None:
+    page = visit(five).open("/jobs/team-a/digits")
+    expect(page.get_by_text("What to do:").first).to_be_visible()
+
+    def stand_still(dialog: Dialog) -> None:
+        time.sleep(7)  # a dialog stops the page's scripts, so that it answers no ping meanwhile, and costs no processor
+        dialog.accept()
+
+    page.on("dialog", stand_still)
+    tab = page.get_by_role("tab", name="Logs", exact=True)
+    # The click is the first thing that the page does afterwards, before it can find its socket closed.
+    tab.evaluate("tab => { setTimeout(() => { alert('busy'); tab.click(); }) }")
+    expect(page.get_by_role("button", name="One rank")).to_be_visible(timeout=20_000)
 
 
 def open_tab(page: Page, tab: str) -> None:

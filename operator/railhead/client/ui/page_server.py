@@ -20,6 +20,9 @@ from railhead.together import run_together
 
 HOST = "127.0.0.1"
 MESSAGE_BYTES = 1 << 20  # from a browser
+# NiceGUI gives a browser two fifths of it to answer a ping, and by default that is 2 s. A browser that draws charts on
+# a busy machine may need longer; then the page would load again, and what its viewer has clicked meanwhile is lost.
+RECONNECT_SECONDS = 20.0
 FAVICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="#3949ab"/>'
     '<path d="M9 24V8h8a5 5 0 0 1 1 9.9L24 24h-4.600l-5.400-6H13v6z M13 12v3.500h3.500a1.750 1.750 0 0 0 0-3.500z" '
@@ -58,6 +61,7 @@ async def serve_page(
         dark=None,
         binding_refresh_interval=None,
         message_history_length=0,
+        reconnect_timeout=RECONNECT_SECONDS,
         tailwind=False,
         show_welcome_message=False,
         gzip_middleware_factory=None,  # over loopback, compressing takes longer than the bytes that it saves
