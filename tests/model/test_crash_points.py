@@ -1,8 +1,8 @@
 """The writes of every scenario fail in every way: same end, creates and deletes as without the fault.
 
-The operator dies before or after the write, or the request fails in one of three ways. Each is tried at each write of
-a job that nothing disturbs, since all scenarios begin as that one does. In the others, one of the five is tried at one
-write of every other kind, of other kinds and another one in each scenario. `RAILHEAD_FAULTS=all`, as in
+The operator dies before or after the write, or the request fails in one of three ways. Two or three of the five are
+tried at each write of a job that nothing disturbs, since all scenarios begin as that one does. In the others, one is
+tried at one write of every other kind, of other kinds and another one in each scenario. `RAILHEAD_FAULTS=all`, as in
 `make test-all`, tries all.
 """
 
@@ -50,12 +50,19 @@ def try_all(written: list[Call]) -> list[tuple[int, Fault]]:
     return [(call.number, fault) for call in written for fault in list_faults(call.number)]
 
 
+def try_every_other(written: list[Call]) -> list[tuple[int, Fault]]:
+    """Numbers of all writes, each with two or three faults in turn; with ALL each fault at each write."""
+    if ALL:
+        return try_all(written)
+    return [(call.number, fault) for call in written for fault in list_faults(call.number)[call.number % 2 :: 2]]
+
+
 def list_faults(number: int) -> tuple[Fault, ...]:
     return CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, CODES[number % len(CODES)]
 
 
 async def test_no_fault_at_any_write_of_a_job_that_nothing_disturbs_changes_the_outcome(tried: Tried) -> None:
-    await check_each_fault(SCENARIOS[0], try_all, tried)
+    await check_each_fault(SCENARIOS[0], try_every_other, tried)
 
 
 @by_name

@@ -21,6 +21,7 @@ from railhead.controller.report.schedule import WRITES_AT_A_TIME, Urgency, Write
 from railhead.controller.report.writer import ReportWriter, find_urgency
 from railhead.kube.errors import Conflict, Denied, Gone, KubeError, RetryAfter, classify_response
 from tests.model.client import make_client
+from tests.slow_cases import slow_after
 from tests.unit.builders import RUNNING_STATUS, UID
 from tests.unit.controller.raws import make_job
 from tests.unit.controller.report.facts import make_facts, make_report
@@ -151,7 +152,7 @@ async def test_a_report_that_arrives_before_a_write_begins_is_written_too(harnes
     assert harness.written == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", slow_after(8, range(20)))
 async def test_the_newest_report_of_each_job_is_always_written(seed: int) -> None:
     """Whatever the order of reports, writes and errors."""
     rng, harness = random.Random(seed), Harness(per_second=5.0)
