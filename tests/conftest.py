@@ -38,7 +38,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # `timeout` and CI end a run by SIGTERM: as with Ctrl-C, each test then ends the processes that it has started.
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 # Of each property. `make test-all` tries 600.
-EXAMPLES = int(os.environ.get("RAILHEAD_EXAMPLES", "75"))
+EXAMPLES = int(os.environ.get("RAILHEAD_EXAMPLES", "40"))
 # By the clock, an example may take 200 ms, and the choice of examples a second: too little on a busy machine.
 settings.register_profile(
     "railhead", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=EXAMPLES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 # Each is put behind a valid beginning.
@@ -56,8 +57,11 @@ class Place:
     takes_spaces: bool = False
     is_pattern: bool = False
 
-    def list_bad(self) -> list[str]:
+    def list_bad(self, *, once: bool = False) -> list[str]:
+        """Returns all texts; with `once`, each character behind one of the beginnings, in turn."""
         texts = [f"{begin}/a{each}b" for begin in self.begins for each in UNSEEN.values()]
+        if once:
+            texts = [f"{begin}/a{each}b" for begin, each in zip(cycle(self.begins), UNSEEN.values(), strict=False)]
         if self.is_pattern:
             return texts
         dots = DOTS if self.takes_dot else (*DOTS, *DOT)

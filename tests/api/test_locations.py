@@ -14,10 +14,12 @@ def apply(api_server: ApiServer, place: str, text: str) -> tuple[int, str]:
     return answer.status, answer.message
 
 
+# All of them are slow: the test of the same name in tests/unit/api tries them without an API server.
+@pytest.mark.parametrize("once", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_not_seen_or_leads_elsewhere_is_refused(api_server: ApiServer, place: str) -> None:
+def test_what_is_not_seen_or_leads_elsewhere_is_refused(api_server: ApiServer, place: str, once: bool) -> None:
     accepted = []
-    for text in PLACES[place].list_bad():
+    for text in PLACES[place].list_bad(once=once):
         status, message = apply(api_server, place, text)
         assert message.replace("\n", "").isprintable(), ascii(message)
         if status != 422:

@@ -85,8 +85,9 @@ def grid() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 GRID = dict(grid())
-# Pairs are slow: each feature is tried alone, and "most" has what may clash.
-NAMES = slow_after(2 + len(FEATURES), GRID)
+# The others are slow: "most" has these features too, and what may clash.
+ALONE = [name for name, values in FEATURES.items() if not values.items() <= GRID["most"].items()]
+NAMES = slow_after(2 + len(ALONE), dict.fromkeys(["defaults", "most", *ALONE, *GRID]))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,8 @@ def test_the_api_server_accepts_the_chart(chart: Chart, to_server: list[str], na
     check(chart, to_server, {"crds": {"enabled": False}, **GRID[name]}, release="grid")
 
 
-@pytest.mark.parametrize("release", RELEASES)
+# The others are slow: test_operator has the names that come of them.
+@pytest.mark.parametrize("release", slow_after(2, RELEASES))
 def test_the_api_server_accepts_the_names_of_any_release(chart: Chart, to_server: list[str], release: str) -> None:
     check(chart, to_server, {"crds": {"enabled": False}, "watchNamespaces": list(WATCHED)}, release=release)
 

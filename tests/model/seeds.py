@@ -9,7 +9,7 @@ import asyncio
 import os
 from typing import Protocol
 
-SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "60"))
+SCHEDULES = int(os.environ.get("RAILHEAD_SCHEDULES", "30"))
 
 
 def find_batches(schedules: int, *, size: int) -> list[range]:

@@ -1,8 +1,9 @@
 """The writes of every scenario fail in every way: same end, creates and deletes as without the fault.
 
-The operator dies before or after the write, or the request fails in one of three ways. Each is tried at each write of
-a job that nothing disturbs, since all scenarios begin as that one does. In the others, one of the five is tried at one
-write of each kind, another one in each scenario. `RAILHEAD_FAULTS=all`, as in `make test-all`, tries all.
+The operator dies before or after the write, or the request fails in one of three ways. Two or three of the five are
+tried at each write of a job that nothing disturbs, since all scenarios begin as that one does. In the others, one is
+tried at one write of every other kind, of other kinds and another one in each scenario. `RAILHEAD_FAULTS=all`, as in
+`make test-all`, tries all.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from tests.tried import Tried
 
 # What so few scenarios write that each of them tries all faults.
 RARE = (("create", "podgroups"), ("delete", "podgroups"), ("delete", "trainjobs"))
-AROUND = 3  # writes before and after a removal
+AROUND = 3 if ALL else 1  # writes before and after a removal
 by_name = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
 
 
 def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
-    """Numbers of writes, each with a fault: one write of each kind, or with ALL each fault at each write."""
+    """Numbers of writes, each with a fault: one write of every other kind, or with ALL each fault at each one."""
     assert len(written) > 5
     if ALL:
         return try_all(written)
@@ -33,12 +34,14 @@ def choose_tries(written: list[Call]) -> list[tuple[int, Fault]]:
     for call in written:
         kinds.setdefault((call.verb, call.plural), []).append(call.number)
     tries = []
-    # Which write and which fault it is differs between the kinds, and between scenarios by their number of writes.
+    # Which kinds, which write and which fault it is differs between scenarios by their number of writes.
     for place, (kind, numbers) in enumerate(kinds.items(), start=len(written)):
+        if place % 2 and kind not in RARE:
+            continue
         number = numbers[place % len(numbers)]
         faults = list_faults(number)
         if kind not in RARE:
-            faults = (faults[place % 5],)
+            faults = (faults[place // 2 % 5],)
         tries += [(number, fault) for fault in faults]
     return sorted(tries, key=lambda each: each[0])
 
@@ -47,12 +50,19 @@ def try_all(written: list[Call]) -> list[tuple[int, Fault]]:
     return [(call.number, fault) for call in written for fault in list_faults(call.number)]
 
 
+def try_every_other(written: list[Call]) -> list[tuple[int, Fault]]:
+    """Numbers of all writes, each with two or three faults in turn; with ALL each fault at each write."""
+    if ALL:
+        return try_all(written)
+    return [(call.number, fault) for call in written for fault in list_faults(call.number)[call.number % 2 :: 2]]
+
+
 def list_faults(number: int) -> tuple[Fault, ...]:
     return CRASH_BEFORE, CRASH_AFTER, LOST_ANSWER, NEVER_SENT, CODES[number % len(CODES)]
 
 
 async def test_no_fault_at_any_write_of_a_job_that_nothing_disturbs_changes_the_outcome(tried: Tried) -> None:
-    await check_each_fault(SCENARIOS[0], try_all, tried)
+    await check_each_fault(SCENARIOS[0], try_every_other, tried)
 
 
 @by_name

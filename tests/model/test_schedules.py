@@ -17,7 +17,7 @@ from tests.model.schedule import Schedule
 from tests.model.seeds import SCHEDULES, find_batches, name_batch, replay
 from tests.tried import Tried
 
-QUEUED = max(10, SCHEDULES // 50)
+QUEUED = max(5, SCHEDULES // 50)
 REACHED = ("time hanging", "time retrained", "counted in place")  # in each batch
 
 
@@ -49,4 +49,4 @@ def play(seeds: range, make: Callable[[int], Schedule], reached: Iterable[str]) 
         replay(schedule)
         done += schedule.done
     print(", ".join(f"{count} x {what}" for what, count in done.most_common()))
-    assert len(seeds) < 60 or all(done[each] for each in reached), done
+    assert len(seeds) < 30 or all(done[each] for each in reached), done

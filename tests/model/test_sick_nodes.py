@@ -160,7 +160,7 @@ def test_a_job_that_fits_on_the_healthy_nodes_trains_there_within_ten_minutes_an
     print(f"trains after {(cluster.trained_at - cluster.circumstances.world.now + LIMIT).total_seconds():.0f} s")
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", slow_after(2, range(4)))
 def test_a_node_that_kills_pods_does_not_end_a_job_that_fits_on_the_others(
     seed: int, caplog: pytest.LogCaptureFixture
 ) -> None:

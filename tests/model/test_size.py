@@ -1,6 +1,6 @@
 """Large jobs: they end as those with two workers, also with faults, and more pods cost no more status writes.
 
-They have 128 worker pods; with `RAILHEAD_FAULTS=all` 512.
+They have 64 worker pods; with `RAILHEAD_FAULTS=all` 512.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.model.single_faults import ALL
 from tests.model.world import World, name_of
 from tests.unit.builders import SPEC
 
-WORKERS, RACK = (512, 64) if ALL else (128, 16)
+WORKERS, RACK = (512, 64) if ALL else (64, 8)
 MOST_STATUS_WRITES = 24
 LARGE_SPEC = {"scaling": {**SPEC["scaling"], "numWorkers": WORKERS}}
 

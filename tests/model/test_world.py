@@ -46,7 +46,7 @@ def test_every_actor_is_enabled_or_waits_for_a_finding() -> None:
     assert {name for name, entry in CATALOGUE.items() if not entry.waits_for and not entry.has_own_schedules} == ENABLED
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", slow_after(1, range(3)))
 def test_no_pod_waits_for_a_kueue_that_is_removed(seed: int) -> None:
     """Nobody would remove its finalizer, so a pod that never ran would hold a finished job's quota forever."""
     schedule = WorldSchedule(seed, names=("a LocalQueue named default", "a node that reboots"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow.fs import FileSystem
 
@@ -34,7 +34,6 @@ def test_every_printable_character_may_be_in_a_name(run: str) -> None:
         check(run, f"deep/a{character}b")
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from(sorted(RUNS)), st.text(st.sampled_from(PRINTABLE[:200]), min_size=1, max_size=30))
 def test_any_name_is_read_back(run: str, name: str) -> None:
     if name not in (".", ".."):

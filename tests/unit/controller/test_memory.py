@@ -23,7 +23,7 @@ from tests.unit.builders import RUNNING_STATUS, SPEC
 from tests.unit.controller.raws import Object, make_container, make_job, make_pod
 from tests.unit.controller.test_keyed_queue import FakeClock
 
-COUNT = 100
+COUNT = 30
 TIME = "2026-01-01T12:00:00Z"
 CODE = "\n".join(random.Random(0).randbytes(15).hex() for _ in range(528))  # 16 KiB, and packing halves it at best
 COMPLETE = [{"type": "Complete", "status": "True", "reason": "Succeeded", "message": "", "lastTransitionTime": TIME}]

@@ -30,12 +30,14 @@ from railhead.driver.train_controller.failures.collectives import Record, compar
 from railhead.driver.train_controller.failures.failure_policy import RetryDecider
 from railhead.driver.train_controller.worker_group import Group
 from tests.ray.pods import make_job
+from tests.slow_cases import slow_after
 from tests.unit.driver.flight_dumps import Call, make_dump, pickle_dump, run
 from tests.unit.driver.mailboxes import tell
 from tests.unit.driver.pod.test_ray_start import POD
 from tests.unit.driver.train_controller.failures.test_failure_policy import dead_actor
 
-SIZES = (256, 1000)
+# The bounds are the same for the larger one, which is slow.
+SIZES = slow_after(1, (256, 1000))
 METRICS = {f"metric-{number}": "1.23456e-05" for number in range(64)}
 BASE = Report(namespace="ns", name="n", uid="u", attempt=2, state="STARTING")
 

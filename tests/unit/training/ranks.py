@@ -27,6 +27,8 @@ PRELOADED = [
     "torch.distributed.tensor",
     "torch._dynamo",
     "ray.train.v2.api.train_fn_utils",
+    "ray.train.huggingface.transformers",
+    "transformers.trainer",
 ]
 _numbers = itertools.count()
 PATIENCE = datetime.timedelta(minutes=3)  # with a rank that has failed, or a machine that is busy

@@ -144,7 +144,7 @@ def count_requests(log: str) -> list[str]:
 
 
 def test_a_bucket_costs_a_listing_and_one_small_object_per_run(s3: S3, runs: str, s3_folder: Path) -> None:
-    names = [f"run-{number}" for number in range(20)]
+    names = [f"run-{number}" for number in range(8)]
     for name in names:
         s3.put(f"{runs}/{name}/{RECORD}", make_record(name).to_json())
         for number in range(9):

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from railhead.controller.leadership import Elector, Leadership, make_candidate
@@ -287,7 +287,6 @@ async def test_without_election_the_operator_leads() -> None:
 SPEEDS = st.sampled_from([(0.0, 0.0)] * 4 + [(1.0, 0.0), (0.0, 4.0), (9.0, 0.0), (0.0, 9.0), (4.0, 4.0), (9.0, 4.0)])
 
 
-@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

@@ -159,6 +159,7 @@ def test_a_controller_that_responds_handles_the_hang_and_the_count_restarts(
     clock = SimpleNamespace(sleep=sleep, monotonic=lambda: now[0])
     monkeypatch.setattr(hang_watch, "time", clock)
     monkeypatch.setattr(stacks_module, "time", clock)
+    monkeypatch.setattr(hang_watch, "LOOK_SECONDS", 5.0)
     head.watch()
     assert len(taken) == 2 and all("rank 0 (pod w0) is at t.py:4 in load" in each.message for each in taken)
     assert [each.rank for each in taken] == [0, 0]

@@ -391,7 +391,7 @@ def test_pods_due_at_the_same_time_cost_one_write_and_one_event() -> None:
 
 @pytest.mark.parametrize("order", ["as listed", "random"])
 def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: str) -> None:
-    pods = sorted((make_stuck(slot) for slot in range(512)), key=lambda pod: pod.name)
+    pods = sorted((make_stuck(slot) for slot in range(160)), key=lambda pod: pod.name)
     if order == "random":
         random.Random(1).shuffle(pods)
     writes, listed = -1, None
@@ -405,7 +405,7 @@ def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: s
         if not pods:
             break
         pods.pop(0)
-    assert writes <= 2 * 512 / LIMIT + LIMIT
+    assert writes <= 2 * 160 / LIMIT + LIMIT
 
 
 def test_a_pod_due_later_gets_its_own_event() -> None:

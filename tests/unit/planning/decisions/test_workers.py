@@ -357,11 +357,12 @@ def end_slow(sim: Simulation) -> None:
         sim.lose(name)
 
 
+@pytest.mark.parametrize("times", [12, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_slow", [False, True], ids=["end at once", "terminate slowly"])
-def test_a_job_that_shrinks_and_grows_100_times_loses_nothing(is_slow: bool) -> None:
+def test_a_job_that_shrinks_and_grows_many_times_loses_nothing(is_slow: bool, times: int) -> None:
     sim = Simulation(**sized(4))
     sim.run_until_training()
-    for number in range(100):
+    for number in range(times):
         if is_slow:
             make_slow(sim)
         sim.apply(**sized(2))

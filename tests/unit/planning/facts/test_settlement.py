@@ -401,25 +401,30 @@ def test_a_function_that_hangs_after_each_checkpoint_ends_unless_it_trains_for_l
         assert "4 attempts in a row committed no checkpoint or hung within backoffResetSeconds of training" in message
 
 
-def test_unlimited_disruptions_hold_the_gpus_a_sixth_of_the_time() -> None:
+HOURS = pytest.mark.parametrize("hours", [2, pytest.param(6, marks=pytest.mark.slow)])  # the same for longer
+
+
+@HOURS
+def test_unlimited_disruptions_hold_the_gpus_a_sixth_of_the_time(hours: int) -> None:
     """An attempt of a minute, then five minutes without pods, apart from the first few."""
     sim = Simulation()
     sim.settle()
-    attempts = lose_attempts(sim, "Preemption", hours=6)
-    assert 6 * HOUR / 375 <= attempts <= 6 * HOUR / 360 + 8
+    attempts = lose_attempts(sim, "Preemption", hours=hours)
+    assert hours * HOUR / 375 <= attempts <= hours * HOUR / 360 + 8
     assert sim.status["phase"] != "Failed", "only the user's limits end it: disruptionLimit, activeDeadlineSeconds"
 
 
-def test_a_start_that_always_fails_releases_the_gpus_between_attempts() -> None:
+@HOURS
+def test_a_start_that_always_fails_releases_the_gpus_between_attempts(hours: int) -> None:
     """The user's startDeadlineSeconds is the price of each try."""
     sim = Simulation(startDeadlineSeconds=600)
     sim.settle()
     began, attempts = sim.now, sim.status["attempt"]
-    while (sim.now - began).total_seconds() < 6 * HOUR:
+    while (sim.now - began).total_seconds() < hours * HOUR:
         sim.later(10)
         sim.settle()
     attempts = sim.status["attempt"] - attempts
-    assert 6 * HOUR / 660 <= attempts <= 6 * HOUR / 640 + 3
+    assert hours * HOUR / 660 <= attempts <= hours * HOUR / 640 + 3
 
 
 @pytest.mark.parametrize(("gpus", "is_failed"), [(256, True), (1024, False)])
