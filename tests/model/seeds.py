@@ -20,14 +20,6 @@ def find_batches(schedules: int, *, size: int) -> list[range]:
     return [range(first, min(first + size, schedules)) for first in range(0, schedules, size)]
 
 
-def name_batch(seeds: range) -> str:
-    """Returns the id of a test with these seeds, by which a part of `make test-all` can select every other batch."""
-    half = "odd"
-    if seeds.start // 100 % 2 == 0:
-        half = "even"
-    return f"{half} from {seeds.start}"
-
-
 class Seeded(Protocol):
     """A random schedule."""
 

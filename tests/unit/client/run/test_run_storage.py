@@ -19,6 +19,7 @@ from railhead.client.run.run_storage import PathStorage, open_storage
 from railhead.contract.run_folder import RECORD
 from railhead.contract.run_record import LIMIT_BYTES, RunRecord
 from tests.s3 import BUCKET, S3, start_s3
+from tests.slow_cases import slow_after
 
 HOSTILE = "run\x1b]0;owned\x07"
 
@@ -143,8 +144,9 @@ def count_requests(log: str) -> list[str]:
     return re.findall(r'"(GET|HEAD) /', log)
 
 
-def test_a_bucket_costs_a_listing_and_one_small_object_per_run(s3: S3, runs: str, s3_folder: Path) -> None:
-    names = [f"run-{number}" for number in range(8)]
+@pytest.mark.parametrize("count", slow_after(1, [8, 20]))
+def test_a_bucket_costs_a_listing_and_one_small_object_per_run(s3: S3, runs: str, s3_folder: Path, count: int) -> None:
+    names = [f"run-{number}" for number in range(count)]
     for name in names:
         s3.put(f"{runs}/{name}/{RECORD}", make_record(name).to_json())
         for number in range(9):

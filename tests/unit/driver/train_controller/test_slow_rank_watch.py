@@ -12,6 +12,7 @@ import pytest
 from railhead.contract.report import MAX_SLOW_RANKS, SlowRank
 from railhead.driver.rank.steps import RankProgress
 from railhead.driver.train_controller.slow_rank_watch import FIRST_SECTIONS, SlowRankWatch
+from tests.slow_cases import slow_after
 
 ROUND_SECONDS = 10.0
 Section = Callable[[int, float], float]  # (rank, when) -> seconds of a section that ends then
@@ -65,7 +66,7 @@ def at_pace(paces: Mapping[int, float], noise: Callable[[], float], *, since: fl
     return lambda rank, now: 0.4 * noise() / (paces.get(rank, 1.0) if now >= since * 60 else 1.0)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, 16])
+@pytest.mark.parametrize("ranks", slow_after(4, [1, 2, 4, 16, 64]))
 @pytest.mark.parametrize("amount", [0.05, 0.5], ids=["5 % noise", "50 % noise"])
 def test_equal_ranks_are_never_named_however_unequal_their_batches(ranks: int, amount: float) -> None:
     training = Training(at_pace({}, make_noise(amount)), ranks, step=3.0)
@@ -73,7 +74,7 @@ def test_equal_ranks_are_never_named_however_unequal_their_batches(ranks: int, a
     assert training.changes == []
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 16])
+@pytest.mark.parametrize("ranks", slow_after(4, [2, 3, 4, 16, 64]))
 def test_a_rank_that_is_30_percent_slower_is_named_after_ten_minutes_and_as_long_as_it_lasts(ranks: int) -> None:
     training = Training(at_pace({1: 0.7}, make_noise(0.05)), ranks, step=1.0)
     training.train(30)

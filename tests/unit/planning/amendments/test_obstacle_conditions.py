@@ -26,6 +26,7 @@ from railhead.planning.pod_view import PodView
 from railhead.planning.queue_view import QueueState
 from tests.model.api_server import Object
 from tests.model.operator import PODS
+from tests.slow_cases import slow_after
 from tests.unit.builders import NOW, RUNNING_STATUS, make_attempt, make_head, make_observed, make_spec, make_worker
 from tests.unit.kueue import ADMISSION, make_admitted, queued_spec, served
 from tests.unit.planning.simulation import JOB, KEY, Simulation
@@ -389,9 +390,10 @@ def test_pods_due_at_the_same_time_cost_one_write_and_one_event() -> None:
     assert decide_beside(*pods, listed=wanted.status.fields["stuckPods"]).status is None
 
 
+@pytest.mark.parametrize("number", slow_after(1, [160, 512]))
 @pytest.mark.parametrize("order", ["as listed", "random"])
-def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: str) -> None:
-    pods = sorted((make_stuck(slot) for slot in range(160)), key=lambda pod: pod.name)
+def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: str, number: int) -> None:
+    pods = sorted((make_stuck(slot) for slot in range(number)), key=lambda pod: pod.name)
     if order == "random":
         random.Random(1).shuffle(pods)
     writes, listed = -1, None
@@ -405,7 +407,7 @@ def test_many_pods_disappearing_one_by_one_cost_few_writes_and_no_event(order: s
         if not pods:
             break
         pods.pop(0)
-    assert writes <= 2 * 160 / LIMIT + LIMIT
+    assert writes <= 2 * number / LIMIT + LIMIT
 
 
 def test_a_pod_due_later_gets_its_own_event() -> None:
