@@ -81,7 +81,7 @@ def start_template() -> socket.socket:
     """Starts the process to fork from, which ends with this one; returns where it takes requests."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        # By its path: the tests are no package that every Python finds.
+        # By its path: with -P, Python does not find the package `tests`.
         command = [sys.executable, "-P", __file__, str(theirs.fileno())]
         # In its own session: a signal to the tests' group ends them first, and they end the operators.
         process = subprocess.Popen(

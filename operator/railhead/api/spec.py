@@ -77,6 +77,7 @@ class FailurePolicyRule(Model):
     on_reason: list[Reason] | None = optional(
         "status.failure.reason is one of these.", min_length=1, max_length=32, json_schema_extra=SET
     )
+    # Room for classes to come: a new one changes no bound.
     on_class: list[RuledClass] | None = optional(
         "status.failure.class is one of these.", min_length=1, max_length=16, json_schema_extra=SET
     )

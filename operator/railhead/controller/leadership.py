@@ -232,7 +232,7 @@ class Elector(Leadership):
         self._lead(began)
 
     def _lead(self, began: float) -> None:
-        """Leads for as long as the Lease lasts, which was renewed or taken by a request that began then."""
+        """Leads from now on: a request that began at `began` has renewed or taken the Lease."""
         if not self.is_leading():
             log.info("leading as %s", self.candidate.identity)
             self._turn.set()

@@ -169,8 +169,8 @@ class WatchState:
         self.delivered_at = monotonic()
 
     def mark_optional(self, on_change: Callable[[], None]) -> None:
-        """Takes it that the cluster may lack the kind: until its first list it counts as refused. `on_change` is
-        called whenever the objects begin or cease to be listed."""
+        """Allows for a cluster that lacks the kind: until its first list it counts as refused. `on_change` is called
+        whenever the objects begin or cease to be listed."""
         self._is_optional = self.is_refused = True
         self._has_answer = False
         self.on_return = self.on_refusal = on_change

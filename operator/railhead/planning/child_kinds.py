@@ -1,4 +1,5 @@
-"""The kinds of children that pods refer to: for each, a function that creates it, and one that removes it."""
+"""The kinds of children that pods refer to: for each, a function that creates it, and one that removes it unless its
+owner or another decision does."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ChildRow:
 # The order is that of creation, within a step of their policies.
 CHILDREN = (
     ChildRow(create_heads_service),  # shared by all jobs of the namespace
-    ChildRow(create_driver),  # shared too: driver_removal
+    ChildRow(create_driver),  # shared too: `driver_removal` finds out when the last job with it has ended
     ChildRow(create_input, remove_input),
     ChildRow(create_secret),  # the input owns it
     ChildRow(copy_source, remove_source),

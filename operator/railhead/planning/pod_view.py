@@ -197,8 +197,8 @@ class WorkerPods:
 
     @staticmethod
     def of(pods: Iterable[PodView], *, attempt: int, slots: int, unreachable: Collection[str] = ()) -> WorkerPods:
-        """Sorts the pods by slot. `slots`: the maximum number of slots of the job; `unreachable`: names of pods that
-        the driver has lost."""
+        """Divides the worker pods of an attempt into sets. `slots`: the maximum number of slots of the job;
+        `unreachable`: names of pods that the driver has lost."""
         chosen: dict[int, PodView] = {}
         duplicates = []
         lost = []
