@@ -13,7 +13,7 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Mapping, NamedTuple
+from typing import Mapping, NamedTuple, Optional
 
 PROC = Path("/proc")
 _PR_SET_PDEATHSIG = 1
@@ -66,6 +66,16 @@ def start_piped_child(command: list[str], *, environment: Mapping[str, str], fol
 
 def _die_with_parent() -> None:
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def wait_until_stopped(child: subprocess.Popen[bytes]) -> Optional[int]:
+    """Waits until the child exits or is stopped by a signal; returns its exit code, as Popen has it, or None."""
+    # Another thread may have read the exit code already.
+    with contextlib.suppress(ChildProcessError):
+        end = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+        if end is not None and end.si_code == os.CLD_STOPPED:
+            return None
+    return child.wait()
 
 
 def kill_child(child: subprocess.Popen[bytes]) -> None:

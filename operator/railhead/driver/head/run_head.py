@@ -29,7 +29,7 @@ from railhead.driver.archive.pod_archive import Archive, start_archive
 from railhead.driver.container.hosts import write_address
 from railhead.driver.container.packages import find_version
 from railhead.driver.container.pod_input import Pod, read_working_folder
-from railhead.driver.container.pod_processes import describe_exit, read_end, start_child
+from railhead.driver.container.pod_processes import describe_exit, read_end, start_child, wait_until_stopped
 from railhead.driver.container.session_logs import TRAIN_LOGS, WORKER_LOGS, keep_small
 from railhead.driver.head.end_attempt import TERMINATED, Head, conclude, end
 from railhead.driver.head.estimate import MetricReader, RunEstimate
@@ -220,12 +220,15 @@ def _start_ray(head: Head) -> subprocess.Popen[bytes]:
 
 
 def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: Endings) -> None:
-    """Waits until Ray's head exits, which ends the attempt unless `end` has killed it."""
-    code = ray.wait()
+    """Waits for the end of Ray's head, or of one of its processes; either ends the attempt, unless it is ending."""
+    code = wait_until_stopped(ray)
     if head.is_ending:
         return
     print(redact(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
-    message = f"Ray's head {describe_exit(code)}; the head's log has Ray's last lines"
+    what = "a process of Ray's head has ended"
+    if code is not None:
+        what = f"Ray's head {describe_exit(code)}"
+    message = f"{what}; the head's log has Ray's last lines"
     endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 

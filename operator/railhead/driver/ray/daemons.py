@@ -13,6 +13,10 @@ With spec.logs.forward Rank0 a worker pod's log monitor sends to the head only t
 from its first mark on. The rest never leaves the pod, so that neither Ray's control store nor the driver
 carries what the head does not show. With None there is no log monitor.
 
+When one of the processes of Ray's head has died, `ray start` would kill the others. But Ray ends a driver at once whose
+raylet is gone, before it can tell how the attempt ended. So `ray start` stops itself instead (SIGSTOP), which wakes the
+driver, its parent; the kernel kills them all once the driver has ended.
+
 The raylet starts each worker process by `start_worker`, which needs less time than Ray's own program.
 `ray start` is imported without Ray's other commands, which need more time than all the rest.
 """
@@ -25,6 +29,7 @@ import importlib
 import inspect
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -88,8 +93,23 @@ def run_ray(arguments: list[str]) -> None:
     # Without the dashboard, that is all that this server is for.
     if os.environ.get(STATISTICS) == "0":
         node.Node.start_api_server = ignore
+    if "--head" in arguments:
+        node.Node.kill_all_processes = stop_instead(node.Node.kill_all_processes)
     sys.argv = ["ray", *arguments]
     scripts.main()
+
+
+def stop_instead(kill_all: Callable[..., None]) -> Callable[..., None]:
+    """Returns what `ray start --block` is to call once one of its processes has died; `kill_all` is Ray's method."""
+
+    @functools.wraps(kill_all)
+    def kill_all_processes(*arguments: object, **options: Any) -> None:
+        # A graceful end is that of a `ray start` which has failed or received SIGTERM, for which nobody waits.
+        if not options.get("allow_graceful"):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        kill_all(*arguments, **options)
+
+    return kill_all_processes
 
 
 def import_scripts() -> Module:

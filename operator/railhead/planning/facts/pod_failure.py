@@ -63,6 +63,8 @@ OF_KUBELETS = frozenset(
         LossReason.PREEMPTING,
     }
 )
+# Ray ends a driver whose raylet is gone at once, with this code.
+CODE_WITHOUT_RAYLET = 1
 # What an act of the cluster, a person or an upgrade takes, in class Infrastructure.
 DISRUPTIONS = frozenset(LossReason) - {LossReason.EVICTED, LossReason.OOM_KILLED}
 
@@ -156,8 +158,15 @@ def _explain(pod: PodView) -> tuple[str, str]:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
     if pod.exit_code in KILLED_CODES:
         return KILLED, f"Pod {pod.name} was killed (exit code {pod.exit_code})"
-    message = pod.message.strip() or f"Pod {pod.name} exited with code {pod.exit_code}"
+    message = pod.message.strip() or _describe_exit(pod)
     return pod.reason or "PodFailed", message[:1500]
+
+
+def _describe_exit(pod: PodView) -> str:
+    what = f"Pod {pod.name} exited with code {pod.exit_code}"
+    if pod.role == HEAD and pod.exit_code == CODE_WITHOUT_RAYLET:
+        return f"{what} before its driver could tell why, as when the raylet of Ray's head dies; see the pod's log"
+    return what
 
 
 def _describe_reboot(pod: PodView) -> str:

@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 
 from railhead.driver.container.gpu_count import begin_count_of_gpus
-from railhead.driver.container.pod_processes import kill_child, kill_workers, list_descendants, read_process_table
+from railhead.driver.container.pod_processes import (
+    kill_child,
+    kill_workers,
+    list_descendants,
+    read_process_table,
+    wait_until_stopped,
+)
 from tests.waiting import wait_until
 
 # Like `ray start` with its raylet, the raylet's agents, and a worker with its own child process.
@@ -49,6 +55,13 @@ def test_kill_workers_keeps_rays_daemons(node: subprocess.Popen[bytes]) -> None:
     daemons = {"raylet", "ray::RuntimeEnvAgent", "/session/node-idle-agent.py"}
     wait_until("the workers are gone", lambda: list_titles(node) == daemons)
     assert node.poll() is None
+
+
+@pytest.mark.parametrize(("script", "code"), [("kill -STOP $$", None), ("exit 3", 3), ("kill -KILL $$", -9)])
+def test_a_child_that_stops_itself_is_told_from_one_that_exits(script: str, code: int | None) -> None:
+    with subprocess.Popen(["bash", "-c", script]) as process:
+        assert wait_until_stopped(process) == code
+        process.kill()
 
 
 def test_kill_child_kills_all_its_descendants(node: subprocess.Popen[bytes]) -> None:

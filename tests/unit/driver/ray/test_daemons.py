@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import inspect
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -129,12 +131,23 @@ def test_a_ray_start_that_needs_another_command_is_imported_with_it(
     assert scripts.its_command is sys.modules["its_command"] is not None
 
 
+def test_ray_start_stops_before_it_kills_a_head_but_not_before_a_graceful_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for a `ray start` that has failed, and Ray's own end of it is graceful."""
+    calls: list[object] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: calls.append((pid, number)))
+    stopping = daemons.stop_instead(lambda *arguments, **options: calls.append(options))
+    stopping(None, check_alive=False, allow_graceful=True)
+    assert calls == [{"check_alive": False, "allow_graceful": True}]
+    stopping(None, check_alive=False, allow_graceful=False)
+    assert calls[1:] == [(os.getpid(), signal.SIGSTOP), {"check_alive": False, "allow_graceful": False}]
+
+
 @pytest.mark.parametrize("are_on", [False, True])
 def test_servers_that_nobody_uses_are_left_out(monkeypatch: pytest.MonkeyPatch, *, are_on: bool) -> None:
     """The dashboard's process without the dashboard is for usage statistics, which users may switch on."""
     monkeypatch.setenv(daemons.STATISTICS, "1" if are_on else "0")
     original = node.Node.start_api_server
-    for name in ("start_ray_client_server", "start_api_server"):
+    for name in ("start_ray_client_server", "start_api_server", "kill_all_processes"):
         monkeypatch.setattr(node.Node, name, getattr(node.Node, name))
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr("ray.scripts.scripts.main", lambda: None)
@@ -151,6 +164,7 @@ def test_reports_what_a_newer_ray_start_lacks_and_starts_it_unchanged(
     seen: list[list[str]] = []
     monkeypatch.setattr(node.Node, "start_ray_client_server", None)
     monkeypatch.setattr(node.Node, "start_api_server", None)
+    monkeypatch.setattr(node.Node, "kill_all_processes", node.Node.kill_all_processes)
     monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr("ray.scripts.scripts.main", lambda: seen.append(sys.argv))
     monkeypatch.setattr(start, "params", [each for each in start.params if OPTIONS[0] not in each.opts])

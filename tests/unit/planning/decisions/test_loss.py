@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.contract.failure import FailureClass
 from railhead.contract.report import ACCELERATOR_NOT_THERE, MAX_LOST_PODS, RunWarning
 from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.plan import Plan
@@ -72,6 +73,14 @@ def test_the_third_oom_kill_in_a_row_without_a_checkpoint_ends_the_attempt_as_ou
 )
 def test_an_oom_kill_names_what_to_raise_and_when_that_is_possible(pod: PodView, field: str) -> None:
     assert classify_pod(pod).message.endswith(f"was OOM-killed; raise {field}{CAN_CHANGE}")
+
+
+@pytest.mark.parametrize(("role", "explained"), [("head", True), ("worker", False)])
+def test_a_head_that_ray_has_ended_names_the_raylet(role: str, *, explained: bool) -> None:
+    pod = replace(make_head(reason="Error", exit_code=1), role=role)
+    failure = classify_pod(pod)
+    assert failure.class_ is FailureClass.INFRASTRUCTURE
+    assert ("raylet" in failure.message) == explained
 
 
 @pytest.mark.parametrize(("losses", "delay"), [(None, 10), ({"rounds": 1, "ownFault": 1, "checkpoint": -1}, 20)])
