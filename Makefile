@@ -16,7 +16,7 @@ PIP_AUDIT_VERSION := 2.10.1
 CRDS := crds/railhead.dev_trainjobs.yaml $(CHART)/files/crds/railhead.dev_trainjobs.yaml
 EXAMPLES := $(wildcard manifests/examples/*.yaml manifests/examples/*/*.yaml)
 
-.PHONY: help setup setup-publish check format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-goodput-simulated bench-queue-simulated docs image sbom release keep-crd audit publish example-image clean
+.PHONY: help setup setup-publish check check-types check-code check-generated format generate manifests checksums test test-unit test-all test-gpu test-kueue coverage mutants demo record-demo e2e e2e-install e2e-node bench-goodput-simulated bench-queue-simulated docs image sbom release keep-crd audit publish example-image clean
 
 help: ## List the targets
 	@grep -E '^[a-z0-9%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,11 +33,18 @@ $(READY): constraints.txt uv.txt pyproject.toml
 	@touch $@
 
 check: $(READY) ## Format, lint, types, layers, dead code, stale generated files
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check-types check-code check-generated
+
+check-types: $(READY)
+	$(BIN)/mypy
+
+check-code: $(READY)
 	$(BIN)/ruff format --check operator tests tools benchmarks manifests
 	$(BIN)/ruff check operator tests tools benchmarks manifests
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/vulture
+
+check-generated: $(READY)
 	for crd in $(CRDS); do $(BIN)/python -m railhead.api.crd $$crd --check; done
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.manifests --check
@@ -79,14 +86,14 @@ checksums: $(READY) ## (by hand, with the network) Pin the checksums of the rele
 test-unit: $(READY) ## Tests of the pure layers, and of the operator in a simulated cluster: a minute
 	$(BIN)/pytest -n auto -m "not slow" tests/unit tests/architecture tests/model tests/fuzz
 
-# The tests of the operator mostly wait, in two pytest processes with a cluster each; one more keeps two processors
+# The tests of the operator mostly wait, in two pytest processes with a cluster each; two more keep two processors
 # busy meanwhile. The slowest tests and the total time are printed last. See ORDER in tests/conftest.py.
 # One Ray job has about twenty processes, and waits for a third of its time: two side by side, and nothing beside them.
 # (The tests of the model beside one at the lowest priority were tried: no gain, for they slow Ray down by as much as
 # they take.)
 RAY_TESTS := tests/ray tests/examples tests/e2e tests/install tests/local/test_demo.py
 BY_SCOPE = --dist loadscope --no-loadscope-reorder
-PARALLEL = -n $(shell echo $$(( $$(nproc) < 4 ? $$(nproc) + 1 : 4 ))) $(BY_SCOPE)
+PARALLEL = -n 4 $(BY_SCOPE)
 # A test that hangs ends its process after that many seconds: pytest-xdist then names it, below the stacks of its threads.
 HANGS = -o faulthandler_timeout=1500 -o faulthandler_exit_on_timeout=true
 test: $(READY) ## Every check that a commit must pass

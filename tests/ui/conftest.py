@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Request, ViewportSize, sync_playwright
 from tools.chromium import resolve_chromium
 
 WIDE = ViewportSize(width=1280, height=800)
@@ -34,7 +34,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass
 class Visit:
-    """A browser's window with the page.
+    """What a test does with a browser's window.
 
     Attributes:
         problems: what the browser's console said, and requests to elsewhere.
@@ -56,6 +56,21 @@ class Visit:
         here = (self.base, self.base.replace("http:", "ws:"), "data:")
         if not request.url.startswith(here):
             self.problems.append(f"a request to {request.url}")
+
+    def note_error(self, error: Error) -> None:
+        self.problems.append(str(error))
+
+    def begin(self) -> None:
+        self.page.on("console", self.note_console)
+        self.page.on("request", self.note_request)
+        self.page.on("pageerror", self.note_error)
+
+    def end(self) -> None:
+        """Leaves the window as the next test wants it."""
+        self.page.goto("about:blank")
+        self.page.remove_listener("console", self.note_console)
+        self.page.remove_listener("request", self.note_request)
+        self.page.remove_listener("pageerror", self.note_error)
 
 
 Visiting = Callable[..., Visit]
@@ -103,54 +118,51 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server
 
 
-Contexts = dict[tuple[bool, bool], BrowserContext]
+Windows = dict[tuple[bool, bool], Page]
 
 
 @pytest.fixture(scope="module")
-def contexts(browser: Browser) -> Iterator[Contexts]:
-    """The browser's profiles, by narrow and dark: their cache has the page's megabytes of scripts for later tests."""
-    opened: Contexts = {}
+def windows(browser: Browser) -> Iterator[Windows]:
+    """The browser's windows, by narrow and dark: each keeps the page's megabytes of scripts for later tests."""
+    opened: Windows = {}
     yield opened
-    for context in opened.values():
-        context.close()
+    for page in opened.values():
+        page.context.close()
 
 
-def make_context(browser: Browser, *, is_narrow: bool, is_dark: bool) -> BrowserContext:
+def open_window(browser: Browser, *, is_narrow: bool, is_dark: bool) -> Page:
     viewport = WIDE
     if is_narrow:
         viewport = NARROW
     scheme: Literal["dark", "light"] = "light"
     if is_dark:
         scheme = "dark"
-    return browser.new_context(viewport=viewport, color_scheme=scheme)
+    page = browser.new_context(viewport=viewport, color_scheme=scheme).new_page()
+    page.set_default_timeout(60_000)
+    return page
 
 
 @pytest.fixture
-def visit(browser: Browser, contexts: Contexts) -> Iterator[Visiting]:
-    """Opens a new window, logged in and still without a page; afterwards its console must be empty."""
+def visit(browser: Browser, windows: Windows) -> Iterator[Visiting]:
+    """Takes a window, logged in and without a page; afterwards its console must be empty."""
     visits: list[Visit] = []
 
-    def open_window(server: Server, *, is_narrow: bool = False, is_dark: bool = False) -> Visit:
+    def visit(server: Server, *, is_narrow: bool = False, is_dark: bool = False) -> Visit:
         look = (is_narrow, is_dark)
-        if look not in contexts:
-            contexts[look] = make_context(browser, is_narrow=is_narrow, is_dark=is_dark)
-        context = contexts[look]
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        made = Visit(page, server.base)
+        if look not in windows:
+            windows[look] = open_window(browser, is_narrow=is_narrow, is_dark=is_dark)
+        made = Visit(windows[look], server.base)
         visits.append(made)
-        page.on("console", made.note_console)
-        page.on("request", made.note_request)
-        page.on("pageerror", lambda error: made.problems.append(str(error)))
+        made.begin()
         # It answers with the cookie of the session; the browser need not draw the page of all jobs in each test.
-        logged_in = context.request.get(server.address, max_redirects=0)
+        logged_in = made.page.context.request.get(server.address, max_redirects=0)
         assert logged_in.status == 303, logged_in.text()
         return made
 
-    yield open_window
+    yield visit
     for each in visits:
-        each.page.close()
+        each.end()
     # Each test logs in by itself.
-    for context in contexts.values():
-        context.clear_cookies()
+    for page in windows.values():
+        page.context.clear_cookies()
     assert [problem for each in visits for problem in each.problems] == []

@@ -14,8 +14,8 @@ from its first mark on. The rest never leaves the pod, so that neither Ray's con
 carries what the head does not show. With None there is no log monitor.
 
 When one of the processes of Ray's head has died, `ray start` would kill the others. But Ray ends a driver at once whose
-raylet is gone, before it can tell how the attempt ended. So `ray start` stops itself instead (SIGSTOP), which wakes the
-driver, its parent; the kernel kills them all once the driver has ended.
+raylet is gone (ray-project/ray#53679), before it can tell how the attempt ended. So `ray start` stops itself instead
+(SIGSTOP), which wakes the driver, its parent; the kernel kills them all once the driver has ended.
 
 The raylet starts each worker process by `start_worker`, which needs less time than Ray's own program.
 `ray start` is imported without Ray's other commands, which need more time than all the rest.
@@ -93,7 +93,7 @@ def run_ray(arguments: list[str]) -> None:
     # Without the dashboard, that is all that this server is for.
     if os.environ.get(STATISTICS) == "0":
         node.Node.start_api_server = ignore
-    if "--head" in arguments:
+    if "--head" in arguments and hasattr(node.Node, "kill_all_processes"):
         node.Node.kill_all_processes = stop_instead(node.Node.kill_all_processes)
     sys.argv = ["ray", *arguments]
     scripts.main()

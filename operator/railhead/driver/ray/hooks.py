@@ -123,6 +123,12 @@ OPTIONAL = (
         "each node starts a server that no job uses",
     ),
     Hook("ray._private.node", "Node.start_api_server", NONE, "the head starts a server that no job uses"),
+    Hook(
+        "ray._private.node",
+        "Node.kill_all_processes",
+        NONE,
+        "the end of one of the head's Ray processes may end the driver before it can tell so",
+    ),
     Hook("ray._private.services", "start_api_server", NONE, "spec.ray.dashboard has no effect"),
     Hook("ray._private.services", "start_raylet", _AGENT_PORTS, "on a busy machine a node may not join"),
     Hook("ray._raylet", "GcsClient", NONE, "spec.logs.forward Rank0 forwards the lines of all ranks"),
