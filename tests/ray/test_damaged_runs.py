@@ -13,6 +13,7 @@ from ray.train.v2._internal.execution.checkpoint.checkpoint_manager import Check
 from ray.train.v2._internal.execution.storage import StorageContext
 from ray.train.v2._internal.execution.training_report import _TrainingReport
 
+from railhead.contract.checkpoint_uri import build_checkpoint_uri
 from railhead.contract.failure import SUCCEEDED_CODE, FailureClass
 from railhead.contract.job_input import ScalingInput
 from railhead.contract.snapshot import SNAPSHOT
@@ -137,12 +138,13 @@ def test_each_run_resumes_from_its_newest_intact_checkpoint(tmp_path: Path) -> N
 
 def run_all(path: str, env: dict[str, str], tmp_path: Path, *, names: list[str]) -> None:
     """One fit() for each of them, in one cluster."""
-    for name in names:
-        DAMAGES[name][0](make_run(path, name))
     job = make_job(
         entrypoint=["python", "train.py", *names], framework="", train_func="", worker_pods=1,
         scaling=ONE_WORKER, storage_path="" if path.startswith("/") else path,
     )  # fmt: skip
+    for name in names:
+        # A run that the script names is in a folder of the job's.
+        DAMAGES[name][0](make_run(build_checkpoint_uri(path, job.run_name), name))
     with Pods(tmp_path, job, source=SOURCE, storage=path if path.startswith("/") else None) as pods:
         pods.start(workers=1, env=env)
         assert pods.wait_ended() == SUCCEEDED_CODE, pods.read_log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from railhead.contract.metric_rule import MetricRule
 from tests.ray.pods import Pods, make_single_job
 
 # The first group waits after its NaN; the second one returns right after it. Step 2, with which it begins, has no loss:
-# whether a report of the driver comes between a warning there and the NaN depends on the machine.
+# whether a report of the driver comes between a warning there and the NaN depends on the machine. So the first group
+# waits for the report of its own warning before it makes step 2.
 DIVERGES = """
-import json, math, pathlib, tempfile, threading
+import json, math, pathlib, tempfile, threading, time
 import ray.train
 
 def train_func(config):
@@ -24,6 +26,8 @@ def train_func(config):
         with checkpoint.as_directory() as folder:
             begin = json.loads(pathlib.Path(folder, "step").read_text()) + 1
     for step in range(begin, 4):
+        while step == 2 and not pathlib.Path(config["warned"]).exists():
+            time.sleep(0.05)
         loss = math.nan if step == 3 else 1 / (step + 1)
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "step").write_text(json.dumps(step))
@@ -42,8 +46,16 @@ RULES = (
 
 @pytest.mark.slow  # test_hangs.py restarts a group, tests/unit has the rules
 def test_a_nan_restarts_the_group_from_the_checkpoint_and_at_the_same_step_ends_the_job(tmp_path: Path) -> None:
-    with Pods(tmp_path, make_single_job(), source={"user.py": DIVERGES}) as pods:
-        pods.answer = lambda report: Answer(restarts_in_place=3, metric_rules=RULES)
+    warned = tmp_path / "warned"
+
+    def answer(report: dict[str, Any]) -> Answer:
+        if report["warning"]:
+            warned.touch()
+        return Answer(restarts_in_place=3, metric_rules=RULES)
+
+    job = make_single_job(train_loop_config={"warned": str(warned)})
+    with Pods(tmp_path, job, source={"user.py": DIVERGES}) as pods:
+        pods.answer = answer
         pods.start(workers=1)
         assert pods.wait_ended(timeout=120) == FailureClass.METRIC_RULE.exit_code, pods.read_log()
         outcome, log, reports = pods.read_outcome(), pods.read_log(), pods.reports

@@ -232,9 +232,9 @@ def test_a_container_whose_end_nobody_saw_has_one_reason(end: Object, of_pod: st
     ],
 )
 def test_code_255_of_a_container_that_ran_for_long_is_an_end_that_nobody_saw(end: Object, reason: str) -> None:
-    finished = NOW + timedelta(seconds=end.pop("seconds"))
-    times = {"startedAt": format_time(NOW), "finishedAt": format_time(finished)}
-    ended = {"reason": "Error", **times, **end}
+    ended = {"reason": "Error", **end}
+    finished = NOW + timedelta(seconds=ended.pop("seconds"))
+    ended.update(startedAt=format_time(NOW), finishedAt=format_time(finished))
     view = observe_pod(make_pod(status={"phase": "Failed", "containerStatuses": [make_container(terminated=ended)]}))
     assert (view.reason, view.finished_at) == (reason, finished)
 

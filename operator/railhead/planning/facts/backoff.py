@@ -48,7 +48,9 @@ def released_delay_seconds(job: Job, reason: str) -> float:
     times = sum(attempt.number < job.attempt for attempt in _list_released(job.status))
     first = QUOTA_FIRST_SECONDS
     if reason == PARTIAL_START:
-        first = PARTIAL_START_FIRST_SECONDS
+        # A job that holds its nodes for a short time only need not stay away from them for longer.
+        held = job.spec.partial_start_deadline_seconds
+        first = max(min(held, PARTIAL_START_FIRST_SECONDS), QUOTA_FIRST_SECONDS)
     return grow(first, times, limit=RELEASED_LIMIT_SECONDS) * (1 + part) / 2
 
 

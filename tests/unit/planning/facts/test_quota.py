@@ -15,12 +15,12 @@ import pytest
 from railhead.planning.facts.backoff import released_delay_seconds
 from railhead.planning.facts.deadlines import HOLD_SECONDS
 from railhead.planning.facts.quota import find_share
-from railhead.planning.facts.reasons import QUOTA_EXCEEDED
+from railhead.planning.facts.reasons import PARTIAL_START, QUOTA_EXCEEDED
 from railhead.planning.job import Job
 from railhead.planning.pod_view import Problem
 from tests.model.crowd import Crowd
 from tests.slow_cases import slow_after
-from tests.unit.builders import make_job
+from tests.unit.builders import make_job, make_spec
 
 PODS, QUOTA = 16, 24
 PENDING = {"phase": "Pending", "attempt": 1, "waiting": {"since": "2026-01-01T11:59:00Z"}}
@@ -176,6 +176,12 @@ def test_jobs_that_gave_back_together_return_apart() -> None:
 def test_the_delay_doubles_with_each_attempt_in_a_row(times: int, most: int) -> None:
     wait = released_delay_seconds(released(make_job(), times), QUOTA_EXCEEDED)
     assert most / 2 <= wait <= most
+
+
+@pytest.mark.parametrize(("held", "most"), [(1800, 300), (60, 60), (1, 10)])
+def test_a_job_stays_away_from_nodes_for_no_longer_than_it_would_hold_them(held: int, most: int) -> None:
+    job = released(make_job(spec=make_spec(partialStartDeadlineSeconds=held)), 1, reason=PARTIAL_START)
+    assert most / 2 <= released_delay_seconds(job, PARTIAL_START) <= most
 
 
 def test_the_row_begins_again_once_training_has_run() -> None:
