@@ -48,6 +48,7 @@ from railhead.driver.messages.log import log
 from railhead.driver.messages.redaction import redact
 from railhead.driver.pod.ending import Ending
 from railhead.driver.pod.ray_start import build_head_command, build_ray_environment, plan_hang_detector
+from railhead.driver.ray.daemons import LOST_PROCESS
 from railhead.driver.ray.supported_versions import drop_unsupported_defaults, explain_ray_problem
 
 LOOK_SECONDS = 0.1
@@ -224,12 +225,21 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: Endings) -> No
     code = wait_until_stopped(ray)
     if head.is_ending:
         return
-    print(redact(read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)), flush=True)
-    what = "a process of Ray's head has ended"
+    last_lines = read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)
+    print(redact(last_lines), flush=True)
+    what = _find_lost_process(last_lines)
     if code is not None:
         what = f"Ray's head {describe_exit(code)}"
     message = f"{what}; the head's log has Ray's last lines"
     endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
+
+
+def _find_lost_process(lines: str) -> str:
+    """Returns the sentence of `ray start` about a process of its own; another one if something else has stopped it."""
+    told = [line for line in lines.splitlines() if line.startswith(LOST_PROCESS)]
+    if told:
+        return told[-1]
+    return "Ray's head was stopped by a signal"
 
 
 def _train(head: Head, endings: Endings) -> None:

@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, Callable, Sequence
 
 from railhead.contract.callbacks import ignore
-from railhead.driver.container.pod_processes import IDLE_AGENT
+from railhead.driver.container.pod_processes import IDLE_AGENT, describe_exit
 from railhead.driver.messages.log import log
 from railhead.driver.messages.rank_marks import find_mark
 from railhead.driver.ray.start_worker import start_worker
@@ -60,6 +60,7 @@ FILES = {
     "METRICS_AGENT_PORT_NAME": "metrics_agent_port",
     "METRICS_EXPORT_PORT_NAME": "metrics_export_port",
 }
+LOST_PROCESS = "Ray's head has lost a process: "  # begins the line by which `ray start` tells why it stops
 SCRIPTS = "ray.scripts.scripts"
 # Ray starts without these commands too, as it does in an image without ray[serve].
 OTHER_COMMANDS = ("ray.serve.scripts", "ray.dashboard.modules.job.cli", "ray.util.state.state_cli")
@@ -103,13 +104,19 @@ def stop_instead(kill_all: Callable[..., None]) -> Callable[..., None]:
     """Returns what `ray start --block` is to call once one of its processes has died; `kill_all` is Ray's method."""
 
     @functools.wraps(kill_all)
-    def kill_all_processes(*arguments: object, **options: Any) -> None:
+    def kill_all_processes(node: Any, **options: Any) -> None:
         # A graceful end is that of a `ray start` which has failed or received SIGTERM, for which nobody waits.
         if not options.get("allow_graceful"):
+            print(describe_dead(node.dead_processes()), flush=True)
             os.kill(os.getpid(), signal.SIGSTOP)
-        kill_all(*arguments, **options)
+        kill_all(node, **options)
 
     return kill_all_processes
+
+
+def describe_dead(processes: Sequence[tuple[str, subprocess.Popen[bytes]]]) -> str:
+    """Describes which of Ray's processes have died, and how, in a line of the head's log."""
+    return LOST_PROCESS + ", ".join(f"{name} {describe_exit(process.returncode)}" for name, process in processes)
 
 
 def import_scripts() -> Module:

@@ -131,15 +131,19 @@ def test_a_ray_start_that_needs_another_command_is_imported_with_it(
     assert scripts.its_command is sys.modules["its_command"] is not None
 
 
-def test_ray_start_stops_before_it_kills_a_head_but_not_before_a_graceful_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_start_stops_before_it_kills_a_head_but_not_before_a_graceful_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nobody waits for a `ray start` that has failed, and Ray's own end of it is graceful."""
     calls: list[object] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: calls.append((pid, number)))
-    stopping = daemons.stop_instead(lambda *arguments, **options: calls.append(options))
-    stopping(None, check_alive=False, allow_graceful=True)
-    assert calls == [{"check_alive": False, "allow_graceful": True}]
-    stopping(None, check_alive=False, allow_graceful=False)
+    stopping = daemons.stop_instead(lambda node, **options: calls.append(options))
+    node = SimpleNamespace(dead_processes=lambda: [("gcs_server", SimpleNamespace(returncode=1))])
+    stopping(node, check_alive=False, allow_graceful=True)
+    assert calls == [{"check_alive": False, "allow_graceful": True}] and capsys.readouterr().out == ""
+    stopping(node, check_alive=False, allow_graceful=False)
     assert calls[1:] == [(os.getpid(), signal.SIGSTOP), {"check_alive": False, "allow_graceful": False}]
+    assert capsys.readouterr().out == "Ray's head has lost a process: gcs_server exited with code 1\n"
 
 
 @pytest.mark.parametrize("are_on", [False, True])
