@@ -80,8 +80,8 @@ def test_an_admitted_job_begins_with_what_the_queue_gave_it() -> None:
     assert not wanted.removes, "the quota is in use from here"
 
 
-def test_what_pods_are_created_for_is_not_taken_from_them() -> None:
-    """Not even by a job that asks for something else in the same pass."""
+def test_a_pass_that_creates_pods_keeps_their_workload() -> None:
+    """Even if the job asks for something else by now."""
     begun = decide(status=QUEUED, spec=queued_spec(), queue=served(make_admitted()))
     pods = tuple(create for create in begun.creates if create.kind == "Pod")
     job = make_job(status=QUEUED, spec=queued_spec(), queue=served(make_admitted(digest="other")))
