@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from railhead.api.parsed_spec import InvalidSpec
-from railhead.planning.plan import Create, Plan, WorkloadPatch
+from railhead.planning.amendments.workload import keep_workload
+from railhead.planning.plan import Create, Decision, Plan, WorkloadPatch
 from railhead.planning.planner import plan
 from railhead.planning.queue_view import Assignment, PodSetUpdate, QueueView, WorkloadView
 from railhead.resources.placement import REQUIRED
 from railhead.resources.queues.kueue import DIGEST
-from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_observed, make_spec, make_worker
-from tests.unit.kueue import ADMISSION, QUEUE, condition, make_admitted, make_workload, queued_spec, served
+from tests.unit.builders import RUNNING_STATUS, ended, make_head, make_job, make_observed, make_spec, make_worker
+from tests.unit.kueue import ADMISSION, QUEUE, RESERVED, condition, make_admitted, make_workload, queued_spec, served
 from tests.unit.planning.state import decide
 
 PODS = (make_head(), make_worker(0), make_worker(1))
@@ -76,6 +77,17 @@ def test_an_admitted_job_begins_with_what_the_queue_gave_it() -> None:
     pods = [create.build() for create in wanted.creates if create.kind == "Pod" and hasattr(create, "build")]
     assert len(pods) == 3 and all(pod["spec"]["nodeSelector"] == {"pool": "spot"} for pod in pods)
     assert wanted.events[-1].reason == "Admitted"
+    assert not wanted.removes, "the quota is in use from here"
+
+
+def test_a_pass_that_creates_pods_keeps_their_workload() -> None:
+    """Even if the job asks for something else by now."""
+    begun = decide(status=QUEUED, spec=queued_spec(), queue=served(make_admitted()))
+    pods = tuple(create for create in begun.creates if create.kind == "Pod")
+    job = make_job(status=QUEUED, spec=queued_spec(), queue=served(make_admitted(digest="other")))
+    for creates, removed in ((pods, []), ((), ["Workload"])):
+        kept = keep_workload(job, Decision(creates=creates))
+        assert [remove.kind for remove in kept.removes] == removed
 
 
 def test_a_replaced_pod_has_what_was_recorded_with_the_attempt() -> None:
@@ -106,6 +118,11 @@ def test_an_eviction_takes_the_last_checkpoint_and_gives_nothing_back_while_pods
     assert wanted.workload is None and not wanted.creates
 
 
+def test_a_pod_that_a_queued_job_still_has_keeps_the_quota() -> None:
+    wanted = decide(make_worker(0), status=QUEUED, spec=queued_spec(), queue=served(make_admitted(EVICTED)))
+    assert wanted.deletes and wanted.workload is None and not wanted.removes
+
+
 def finish_eviction(*more: Any, **changes: Any) -> Plan:
     status = {**RUNNING, "phase": "Suspending"}
     return decide(status=status, spec=queued_spec(), queue=served(make_admitted(*more, **changes)))
@@ -122,6 +139,26 @@ def test_without_pods_the_quota_is_released_as_kueues_integrations_do(reason: st
     assert found["Requeued"] == (requeued, reason) and found["PodsReady"] == ("False", "WaitForStart")
     assert wanted.workload is not None and wanted.workload.fields["status"]["admission"] is None
     assert wanted.workload.version == "7", "only of the version that was seen"
+
+
+def test_what_is_said_of_released_quota_is_complete() -> None:
+    wanted = finish_eviction(EVICTED, condition("PodsReady"))
+    at = {"observedGeneration": 0, "lastTransitionTime": "2026-01-01T12:00:00Z"}
+    no, why = {"status": "False", **at}, {"reason": "Preempted", "message": "a higher priority"}
+    reserved = {"type": "QuotaReserved", **no, "reason": "Pending", "message": "a higher priority"}
+    message = "The workload has no reservation"
+    admitted = {"type": "Admitted", **no, "reason": "NoReservation", "message": message}
+    before = {"type": "Evicted", "status": "True", **at, "lastTransitionTime": "2026-01-01T11:00:00Z", **why}
+    message = "Not all pods are ready or succeeded"
+    ready = {"type": "PodsReady", **no, "reason": "WaitForStart", "message": message}
+    requeued = {"type": "Requeued", "status": "True", **at, **why}
+    status = {
+        "conditions": [reserved, admitted, before, ready, requeued],
+        "admission": None,
+        "reclaimablePods": None,
+        "accumulatedPastExecutionTimeSeconds": 3600,
+    }
+    assert wanted.workload == WorkloadPatch("digits-0f1e2d", "7", {"status": status}, subresource="status")
 
 
 def test_a_reservation_that_waits_for_admission_checks_is_kept() -> None:
@@ -194,6 +231,8 @@ def test_a_suspended_job_asks_for_no_quota_once_its_pods_are_gone() -> None:
     spec = queued_spec(suspend=True)
     wanted = decide(*PODS, status=RUNNING, spec=spec, queue=served(make_admitted()))
     assert not wanted.removes and wanted.deletes
+    late = decide(make_worker(0), status=SUSPENDED, spec=spec, queue=served(make_admitted()))
+    assert not late.removes and late.deletes
     suspended = decide(status=SUSPENDED, spec=spec, queue=served(make_admitted()))
     assert [remove.kind for remove in suspended.removes] == ["Workload"]
     resumed = decide(status=SUSPENDED, spec=queued_spec(), queue=served())
@@ -214,6 +253,12 @@ def test_a_job_that_asks_for_something_else_replaces_its_workload(spec: Any) -> 
     assert ("Workload", "digits-0f1e2d") in [(remove.kind, remove.name) for remove in wanted.removes]
 
 
+def test_a_queued_job_replaces_a_workload_that_is_over() -> None:
+    over = make_admitted(condition("Finished", reason="Succeeded"))
+    wanted = decide(status=QUEUED, spec=queued_spec(), queue=served(over))
+    assert [remove.kind for remove in wanted.removes] == ["Workload"]
+
+
 def test_a_job_that_waits_for_another_jobs_checkpoint_asks_for_no_quota() -> None:
     spec = queued_spec(resumeFrom={"trainJob": "nobody"})
     wanted = decide(spec=spec, queue=served())
@@ -231,7 +276,7 @@ def test_finished_comes_with_the_last_pod_and_the_finalizer_goes_after_it() -> N
     assert conditions(wanted.workload)["Finished"] == ("True", "Succeeded")
     finished = make_admitted(condition("Finished", reason="Succeeded"))
     last = decide(done, status=DONE, spec=queued_spec(), queue=served(finished))
-    assert last.workload is not None and last.workload.fields == {"metadata": {"finalizers": []}}
+    assert last.workload == WorkloadPatch("digits-0f1e2d", "7", {"metadata": {"finalizers": []}})
     over = decide(done, status=DONE, spec=queued_spec(), queue=served(replace(finished, finalizers=())))
     assert over.workload is None
 
@@ -287,16 +332,16 @@ SHRUNK = {
 }
 
 
-def reclaim(*pods: Any, **changes: Any) -> int | None:
+def reclaim(*pods: Any, status: Any = SHRUNK, spec: Any = ELASTIC, **changes: Any) -> int | None:
     """For how many workers the operator of a job that has given up two of four says that they need no quota."""
     known = {"asked_workers": 4, "count": 4, **changes}
     queue = served(make_admitted(condition("PodsReady", reason="Started"), **known))
-    wanted = decide(*pods, status=SHRUNK, spec=ELASTIC, queue=queue).workload
+    wanted = decide(*pods, status=status, spec=spec, queue=queue).workload
     if wanted is None:
         return None
-    assert wanted.subresource == "status" and set(wanted.fields["status"]) == {"reclaimablePods"}
     [each] = wanted.fields["status"]["reclaimablePods"]
-    assert each["name"] == "workers"
+    given_back = {"reclaimablePods": [{"name": "workers", "count": each["count"]}]}
+    assert wanted == WorkloadPatch("digits-0f1e2d", "7", {"status": given_back}, subresource="status")
     return int(each["count"])
 
 
@@ -309,6 +354,18 @@ def test_workers_that_an_elastic_job_has_given_up_need_no_quota_once_their_pods_
     assert reclaim(*PODS, count=2) is None, "no more was admitted"
     assert reclaim(*PODS, asked_workers=5) == 3, "the queue counts from what was asked for"
     assert reclaim(*PODS[:2]) == 2, "not the quota of a lost worker, which is replaced"
+    assert reclaim(make_worker(0), status={**SHRUNK, "attempt": 2}) == 2, "also while an earlier attempt ends"
+    assert reclaim(*PODS, spec=queued_spec()) is None, "only an elastic job gives up workers"
+
+
+def test_no_quota_is_given_back_in_the_pass_that_shrinks_the_job() -> None:
+    three = {**ADMISSION, "podSets": [{"name": "workers", "count": 3}]}
+    progress = {**RUNNING["progress"], "state": "RESTARTING"}
+    status = {**RUNNING, "workers": {"desired": 3, "ready": 3}, "admission": three, "progress": progress}
+    queue = served(make_admitted(condition("PodsReady"), asked_workers=4, count=4))
+    wanted = decide(*PODS, make_worker(2), status=status, spec=ELASTIC, queue=queue)
+    assert wanted.status is not None and wanted.status.fields["admission"]["podSets"][0]["count"] == 2
+    assert wanted.workload is None
 
 
 def test_no_quota_is_given_back_in_the_pass_that_begins_an_attempt() -> None:
@@ -334,6 +391,14 @@ def test_a_limit_of_the_time_is_asked_for_and_the_time_of_each_admission_counted
     released = finish_eviction(EVICTED, past_seconds=60).workload
     assert released is not None
     assert released.fields["status"]["accumulatedPastExecutionTimeSeconds"] == 60 + 3600, "admitted for an hour"
+    for time in ("2026-01-01T12:00:00Z", "2026-01-01T12:00:05Z"):
+        just_now = condition("Admitted").model_copy(update={"last_transition_time": time})
+        released = finish_eviction(past_seconds=60, conditions=(RESERVED, just_now, EVICTED)).workload
+        assert released is not None
+        assert released.fields["status"]["accumulatedPastExecutionTimeSeconds"] == 60, "Kueue's clock may be fast"
+    for waits in ((), (condition("Admitted", "False"),)):
+        released = finish_eviction(past_seconds=60, conditions=(RESERVED, *waits, EVICTED)).workload
+        assert released is not None and "accumulatedPastExecutionTimeSeconds" not in released.fields["status"]
     passed = condition("Evicted", reason="DeactivatedDueToMaximumExecutionTimeExceeded")
     released = finish_eviction(passed, is_active=False).workload
     assert released is not None and "accumulatedPastExecutionTimeSeconds" not in released.fields["status"]

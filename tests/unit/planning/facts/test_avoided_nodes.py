@@ -14,7 +14,7 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
-from railhead.planning.facts.avoided_nodes import compute_avoidance
+from railhead.planning.facts.avoided_nodes import Evidence, compute_avoidance, list_evidence
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
@@ -31,6 +31,7 @@ from tests.unit.planning.simulation import JOB, Simulation
 from tests.unit.planning.state import decide
 from tests.unit.planning.test_refused_pods import HOUR, refuse
 
+MINUTE = timedelta(minutes=1)
 FULL = "0/9 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 8 Insufficient nvidia.com/gpu."
 
 
@@ -318,6 +319,17 @@ def test_pods_of_one_node_that_end_together_have_ended_in_one_reboot() -> None:
 
 
 THREE = {"numWorkers": 3}
+
+
+def test_the_evidence_of_an_end_without_a_cause_names_the_pod_and_when_it_ended() -> None:
+    rebooted = unseen(make_worker(0, node="n0"), minutes=1)
+    killed = replace(unseen(make_worker(1, node="n1"), minutes=2), reason="Error", exit_code=137)
+    reboot = f"Node n0 has rebooted under pod {rebooted.name}, or its container runtime restarted"
+    kill = f"Pod {killed.name} was killed on node n1 for no known reason, such as when the node has no memory left"
+    assert list_evidence(make_job(make_head(), rebooted, killed, status=RUNNING_STATUS)) == [
+        Evidence("n0", "NodeRebooted", reboot, NOW - MINUTE, needs_another=True, apart=MINUTE),
+        Evidence("n1", "PodKilled", kill, NOW - 2 * MINUTE, needs_another=True, apart=MINUTE),
+    ]
 
 
 @pytest.mark.parametrize("reason", ["NodeShutdown", "Killed", ""])

@@ -11,7 +11,7 @@ import pytest
 from railhead.api import names
 from railhead.planning.amendments.avoided_node_list import list_avoided_nodes
 from railhead.planning.decisions.workers import decide_unstarted_pods
-from railhead.planning.facts.avoided_nodes import compute_avoidance
+from railhead.planning.facts.avoided_nodes import Evidence, compute_avoidance, is_blamed, list_evidence
 from railhead.planning.facts.reasons import OF_ONE_NODE, POD_EVENTS
 from railhead.planning.facts.unstarted import (
     ERROR_LIMIT_SECONDS,
@@ -78,6 +78,40 @@ def test_a_pod_with_an_error_that_others_do_not_have_is_replaced_and_its_node_av
         avoided = [(node.name, node.reason) for node in compute_avoidance(job).nodes]
         assert avoided == ([("sick-0", "PodNotStarted")] if is_due else [])
         assert next_unstarted(job) == (None if is_due else ago(-1))
+
+
+@pytest.mark.parametrize(
+    ("problem", "since", "reason", "said"),
+    [
+        (Problem("ImagePullBackOff", "x" * 801), ERROR_SECONDS, "PodNotStarted", f" (ImagePullBackOff): {'x' * 800}"),
+        (None, SLOW_SECONDS, "PodStartSlow", "; the kubelet reports no error"),
+    ],
+)
+def test_the_evidence_says_what_the_kubelet_reports(
+    problem: Problem | None, since: int, reason: str, said: str
+) -> None:
+    pod = waiting(since=since, problem=problem, events_read_at=NOW)
+    what = f"Node sick-0 does not start pod {pod.name}, although worker pods have started on other nodes"
+    expected = Evidence("sick-0", reason, f"{what}{said}", ago(since + 1), needs_another=problem is None)
+    assert list_evidence(starting(pod, *(running(slot) for slot in (1, 2, 3)))) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("since", "created_at", "is_known"),
+    [
+        ("2026-01-01T12:00:00Z", NOW, True),
+        ("2026-01-01T12:00:00Z", ago(1), True),
+        ("2026-01-01T12:00:00Z", ago(-1), False),
+        ("2026-01-01T12:00:00Z", None, False),
+        (None, NOW, False),
+        (None, None, False),
+    ],
+)
+def test_a_node_is_blamed_for_pods_that_existed_when_it_was(since: Any, created_at: Any, is_known: bool) -> None:
+    entry = {"name": "sick-0", "reason": "PodNotStarted", "since": since, "times": 1}
+    for key in ("avoidedNodes", "formerlyAvoidedNodes"):
+        job = make_job(status={"phase": "Pending", "attempt": 1, key: [entry]})
+        assert is_blamed(job, waiting(since=0, created_at=created_at)) == is_known
 
 
 @pytest.mark.parametrize(
