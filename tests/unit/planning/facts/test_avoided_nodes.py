@@ -14,7 +14,13 @@ from railhead.api.status import MAX_AVOIDED_NODES
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RestartInPlace
 from railhead.contract.times import format_time, parse_time
-from railhead.planning.facts.avoided_nodes import Evidence, compute_avoidance, list_evidence
+from railhead.planning.facts.avoided_nodes import (
+    Evidence,
+    compute_avoidance,
+    explain_avoided,
+    explain_used_again,
+    list_evidence,
+)
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
@@ -637,6 +643,7 @@ def test_listed_nodes_are_used_again_one_by_one_the_oldest_first() -> None:
         ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=3)], 5, 4),
         ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=3)], 15, None),  # a pod from before
         ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=900)], 5, 901),
+        ([entry("sick", expirationTime="2026-01-01T11:59:59Z", times=1000)], 5, 1000),  # the CRD's limit
         ([entry("sick", expirationTime=None, times=3)], 5, 4),
     ],
 )
@@ -670,3 +677,35 @@ def test_only_a_change_of_the_list_is_written() -> None:
     sim.later(60)
     sim.settle()
     assert sim.api.objects[JOB]["metadata"]["resourceVersion"] == version
+
+
+@pytest.mark.parametrize(
+    ("avoids", "listed"),
+    [
+        (("n1",), "n1 (GPULost)"),
+        (("n1", "n2", "n3"), "n1 (GPULost), n2 (before), n3 (before)"),
+        (("n1", "n2", "n3", "n4", "n5"), "n1 (GPULost), n2 (before), n3 (before) and 2 more"),
+    ],
+)
+def test_a_pod_that_the_job_keeps_from_nodes_names_them_and_says_what_to_do(
+    avoids: tuple[str, ...], listed: str
+) -> None:
+    job = make_job(status={"phase": "Pending", "attempt": 1, "avoidedNodes": [entry("n1", reason="GPULost")]})
+    assert explain_avoided(job, replace(make_worker(0), avoids=avoids)) == (
+        f"; the job itself excludes node {listed} (status.avoidedNodes). It uses the oldest of them again if no other "
+        "node comes within 5 minutes. Karpenter adds no node for a pod that excludes one by name: `kubectl cordon n1` "
+        "keeps all pods away, so that it adds another one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_named"),
+    [
+        ({"expirationTime": "2026-01-01T12:00:01Z"}, True),
+        ({"expirationTime": "2026-01-01T12:00:00Z"}, False),  # its time is over
+        ({"expirationTime": "2026-01-01T12:00:01Z", "times": 0}, False),  # it was only suspected
+    ],
+)
+def test_only_a_node_whose_time_is_not_over_is_used_again(changes: dict[str, Any], *, is_named: bool) -> None:
+    job = make_job(status={"phase": "Starting", "attempt": 1, "formerlyAvoidedNodes": [entry("n1", **changes)]})
+    assert ("use node n1 (NodeRefusedPod) again" in explain_used_again(job)) == is_named
