@@ -135,8 +135,8 @@ async def test_of_two_reviews_at_once_the_last_answer_counts(clock: Clock) -> No
         return answers.pop(0)
 
     reviews = TokenReviews(review, clock)
-    found = await asyncio.gather(reviews.judge("t", named="a"), reviews.judge("t", named="b"))
-    assert found == [Verdict(200), Verdict(401)]
+    found = tuple(await asyncio.gather(reviews.judge("t", named="a"), reviews.judge("t", named="b")))
+    assert found == (Verdict(200), Verdict(401))
     assert await reviews.judge("t", named="a") == Verdict(401)
 
 
