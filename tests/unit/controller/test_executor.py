@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -222,11 +222,17 @@ async def test_a_job_that_changes_while_its_status_is_written_has_no_event(
     assert not [place for place in client.api.objects if place[0] == "events"]
 
 
+async def test_a_job_has_changed_when_it_lacks_the_parent_of_a_tested_field(executor: Executor) -> None:
+    write = StatusWrite(fields={"phase": "Pending"}, tests={"/status/budget/successes": 1})
+    with pytest.raises(LostCompare):
+        await executor.execute(KEY, UID, Plan(status=write))
+
+
 async def test_a_deleted_job_is_dropped_from_the_cache(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     client.api.remove(PLACE)
-    with pytest.raises(LostCompare):
+    with pytest.raises(LostCompare, match=r"^the job is gone$"):
         await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.gone == [(KEY, UID)]
 
@@ -260,7 +266,7 @@ async def test_a_job_that_another_client_changed_is_cached(
     client: ModelClient, executor: Executor, recorded: RecordedCache
 ) -> None:
     changed = client.api.put(CHANGED)
-    with pytest.raises(LostCompare):
+    with pytest.raises(LostCompare, match=r"^the job changed since it was observed$"):
         await executor.execute(KEY, UID, FULL_PLAN)
     assert recorded.jobs == [changed]
 
@@ -287,6 +293,17 @@ async def test_a_job_is_deleted_only_in_the_observed_version(
     with pytest.raises(LostCompare):  # already deleted by another client
         await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
     assert recorded.gone == [(KEY, UID)]
+
+
+async def test_a_job_that_is_not_deleted_and_did_not_change_raises_the_error_of_the_delete(
+    client: ModelClient, executor: Executor
+) -> None:
+    version = int(client.api.objects[PLACE]["metadata"]["resourceVersion"])
+    unknown = Gone(404, "NotFound", "the server could not find the requested resource")
+    client.faults.script["delete", "digits"] = [unknown]
+    with pytest.raises(Gone) as raised:
+        await executor.execute(KEY, UID, Plan(delete_job=DeleteJob(UID, version)))
+    assert raised.value is unknown
 
 
 async def test_a_deleted_job_with_a_finalizer_is_cached_as_deleting(
@@ -468,6 +485,7 @@ async def test_a_pods_events_are_listed_by_its_uid(client: ModelClient, executor
     found = await executor.look_up_events(KEY, SILENT)
     assert found.problem == Problem("FailedMount", 'secret "keys" not found')
     [request] = client.asked
+    assert request.path.startswith("/api/v1/namespaces/default/events?")
     assert "fieldSelector=involvedObject.uid%3Duid-head&" in request.path, "Normal ones show that it was mounted since"
 
 
@@ -665,6 +683,17 @@ async def test_a_workload_is_changed_in_the_version_that_was_seen_and_its_answer
     assert [raw["metadata"]["annotations"] for raw in recorded.workloads] == [{"a": "b"}]
 
 
+@pytest.mark.parametrize(("subresource", "end"), [("", WORKLOAD[2]), ("status", f"{WORKLOAD[2]}/status")])
+async def test_a_workloads_status_is_changed_as_its_subresource(
+    executor: Executor, client: ModelClient, subresource: Literal["", "status"], end: str
+) -> None:
+    created = client.api.create(WORKLOAD, {"metadata": {"name": WORKLOAD[2]}, "spec": {"active": True}, "status": {}})
+    patch = policies.WorkloadPatch(WORKLOAD[2], created["metadata"]["resourceVersion"], FIELDS, subresource)
+    await executor.execute(KEY, UID, Plan(workload=patch))
+    [request] = client.asked
+    assert request.path.endswith(f"/namespaces/default/workloads/{end}")
+
+
 async def test_a_denied_change_of_a_workload_keeps_no_pod_from_being_created(
     executor: Executor, client: ModelClient, recorded: RecordedCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -679,7 +708,8 @@ async def test_a_denied_change_of_a_workload_keeps_no_pod_from_being_created(
 
 
 async def test_a_workload_that_is_gone_makes_the_pass_start_again(executor: Executor) -> None:
-    with pytest.raises(LostCompare):
+    gone = f'404 NotFound: workloads "{WORKLOAD[2]}" not found'
+    with pytest.raises(LostCompare, match=f"^Workload {WORKLOAD[2]} changed since it was observed: {gone}$"):
         await executor.execute(KEY, UID, Plan(workload=policies.WorkloadPatch(WORKLOAD[2], "1", FIELDS)))
 
 

@@ -24,11 +24,13 @@ from railhead.controller.installation import AdmissionPolicy
 from railhead.controller.keyed_queue import KeyedQueue
 from railhead.controller.leadership import Leadership
 from railhead.controller.operator_metrics import (
+    PIECE_BYTES,
     OperatorMetrics,
     Page,
     Sources,
     build_access_review,
     build_metrics,
+    classify_loss,
     judge_reader,
 )
 from railhead.controller.probes import build_listener, build_probes
@@ -160,10 +162,13 @@ def test_passes_are_counted_with_their_duration() -> None:
         (replaced(1, 1), replaced(2, 1), ""),
         (replaced(2, 2), replaced(3, 0, checkpoint=4), ""),
         (replaced(1, 1), replaced(1, 1), ""),
+        (replaced(1, 1), replaced(1, 2), ""),
+        (at(2), replaced(1, 1), ""),
         (replaced(1, 1), at(2), ""),
     ],
 )
 def test_a_restart_is_counted_by_what_was_lost(old: JobStatus, new: JobStatus, loss: str) -> None:
+    assert classify_loss(old, new) == loss
     operator = Operator()
     operator.metrics.count_change("a", old, new)
     found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_restarts_total"}
@@ -176,6 +181,7 @@ def test_a_restart_is_counted_by_what_was_lost(old: JobStatus, new: JobStatus, l
         ({"conditions": [{**TRUE, "type": "Complete"}], "failure": {"class": "Preemption"}}, "Succeeded"),
         *(({"conditions": [{**TRUE, "type": "Failed"}], "failure": {"class": str(c)}}, str(c)) for c in FailureClass),
         ({"conditions": [{**TRUE, "type": "Failed"}], "failure": {"class": "Novel"}}, "Infrastructure"),
+        ({"conditions": [{**TRUE, "type": "Failed"}]}, "Infrastructure"),
     ],
 )
 def test_a_job_is_counted_once_when_it_ends(end: dict[str, Any], class_: str) -> None:
@@ -228,6 +234,21 @@ def test_gpu_seconds_are_counted_by_namespace_and_never_twice() -> None:
         ("railhead_gpu_seconds_total", ("team",)): 1000,
         ("railhead_lost_gpu_seconds_total", ("team",)): 260,
     }
+
+
+def test_reports_are_counted_by_the_code_of_their_answer() -> None:
+    operator = Operator()
+    for code in (202, 202, 409):
+        operator.metrics.count_report(code)
+    found = {key: value for key, value in operator.samples().items() if key[0] == "railhead_reports_total"}
+    assert found == {("railhead_reports_total", ("202",)): 2, ("railhead_reports_total", ("409",)): 1}
+
+
+def test_an_operator_without_states_has_the_metrics_of_its_own_process() -> None:
+    """And not those that the library keeps for all registries of the process."""
+    text = OperatorMetrics().begin_render()().decode()
+    found = {family.name for family in text_string_to_metric_families(text)}
+    assert {"railhead_build_info", "process_start_time_seconds"} <= found and "python_info" not in found
 
 
 def test_the_delays_of_reports_are_counted_by_urgency() -> None:
@@ -317,10 +338,12 @@ class Reviewer(ModelClient):
         self.users: dict[str, dict[str, Any]] = {"good": {"username": SCRAPER, "groups": ["g"]}, "other": {}}
         self.allowed = {SCRAPER}
         self.asked_for: list[str] = []
+        self.bodies: list[Object] = []
         self.error: KubeError | None = None
 
     async def create(self, kind: Kind, body: Object, **options: Any) -> Object:
         self.asked_for.append(kind.kind)
+        self.bodies.append(body)
         if self.error is not None:
             raise self.error
         if kind.kind == "TokenReview":
@@ -395,6 +418,30 @@ async def test_only_a_token_with_the_right_may_read(
     assert reviewer.asked_for == asked
 
 
+async def test_a_token_for_the_metrics_is_reviewed_for_the_audience_of_the_api_server(reviewer: Reviewer) -> None:
+    await judge_reader(reviewer, "unknown")
+    spec = {"token": "unknown"}
+    assert reviewer.bodies == [{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}]
+
+
+async def test_a_long_text_arrives_whole(reviewer: Reviewer, clock: Clock) -> None:
+    text = b"".join(b"a %d\n" % number for number in range(PIECE_BYTES))
+    app = build_metrics(TokenReviews(partial(judge_reader, reviewer), clock), Page(lambda: lambda: text, clock))
+    async with (
+        TestClient(TestServer(app)) as client,
+        client.get("/metrics", headers={"Authorization": "Bearer good"}) as response,
+    ):
+        assert await response.read() == text
+
+
+async def test_the_metrics_have_no_head_request(app: web.Application) -> None:
+    async with (
+        TestClient(TestServer(app)) as client,
+        client.head("/metrics", headers={"Authorization": "Bearer good"}) as response,
+    ):
+        assert response.status == 405
+
+
 def test_the_review_is_about_the_whole_user() -> None:
     user = {"username": "u", "uid": "1", "groups": ["g"], "extra": {"a": ["b"]}}
     spec = build_access_review(user)["spec"]
@@ -456,15 +503,15 @@ async def test_the_metrics_are_served_over_https_and_the_probes_stay_open(
                 return response.status, await response.text()
 
         assert await get("good") == (200, "a 1\n")
-        assert (await get(""))[0] == 401
+        assert await get("") == (401, "a bearer token is required, or it is not valid\n")
         reviewer.error = RetryAfter(0, "NoAnswer", "reset")
         clock.now += TURN_SECONDS
-        assert (await get("other"))[0] == 503
+        assert await get("other") == (503, "the API server does not answer\n")
         assert (await get("good"))[0] == 200, "its answer is known"
         reviewer.error = None
-        assert (await get("other"))[0] == 429
+        assert await get("other") == (429, "too many unknown tokens; try again\n")
         clock.now += TURN_SECONDS
-        assert (await get("other"))[0] == 403
+        assert await get("other") == (403, "no right to get /metrics\n")
         assert (await get("good", "/healthz"))[0] == 404
         for path, code in (("healthz", 200), ("readyz", 200), ("metrics", 404)):
             async with session.get(f"http://127.0.0.1:{probes}/{path}") as response:

@@ -170,6 +170,8 @@ async def test_the_text_is_written_anew_after_a_second_and_by_one_thread_at_a_ti
     may_end.set()
     assert await asyncio.gather(*readers[1:], late) == [b"0"] * 5
     assert (await page.read(), await page.read(), written) == (b"1", b"1", [0, 1])
+    now[0] += FRESH_SECONDS
+    assert await page.read() == b"2"
 
 
 @pytest.mark.parametrize(

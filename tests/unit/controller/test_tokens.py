@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import timedelta
 from functools import partial
@@ -22,6 +23,7 @@ from railhead.controller.tokens import (
     TURN_SECONDS,
     NotYet,
     TokenReviews,
+    Verdict,
     judge_pod,
     read_bearer,
     read_claims,
@@ -120,7 +122,22 @@ async def test_a_token_is_known_from_its_first_acceptance_to_its_rejection(clock
 
 async def test_a_token_for_another_audience_is_rejected(clock: Clock) -> None:
     tokens = Tokens()
-    assert await ask(make_reviews(tokens.client, clock), tokens.issue("pod", "https://kubernetes")) is None
+    other = tokens.issue("pod", "https://kubernetes")
+    assert await ask(make_reviews(tokens.client, clock), other) is None
+    assert await judge_pod(tokens.client, other) == Verdict(401)
+
+
+async def test_of_two_reviews_at_once_the_last_answer_counts(clock: Clock) -> None:
+    answers = [Verdict(200), Verdict(401)]
+
+    async def review(token: str) -> Verdict:
+        await asyncio.sleep(0)
+        return answers.pop(0)
+
+    reviews = TokenReviews(review, clock)
+    found = tuple(await asyncio.gather(reviews.judge("t", named="a"), reviews.judge("t", named="b")))
+    assert found == (Verdict(200), Verdict(401))
+    assert await reviews.judge("t", named="a") == Verdict(401)
 
 
 async def test_a_rejection_is_remembered_for_a_moment(clock: Clock) -> None:
