@@ -27,6 +27,7 @@ PACKAGES = (
     "pytest-randomly",
     "pytest-xdist",
     "hypothesis",
+    "boto3",
 )
 FAILURES = "tests/ray/test_failures.py"
 TESTS = (
@@ -35,6 +36,7 @@ TESTS = (
     f"{FAILURES}::test_lost_worker_pod_is_replaced_in_the_same_fit",
     f"{FAILURES}::test_ray_is_notified_of_a_lost_node_and_schedules_nothing_there",
     f"{FAILURES}::test_new_attempt_resumes_from_the_last_checkpoint_and_sigterm_ends_at_once",
+    f"{FAILURES}::test_a_dead_ray_head_is_an_infrastructure_failure",
 )
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*(?:\[[^\]]*\])?==\S+(?: ;[^\\]*)?)", re.MULTILINE)
 
