@@ -14,7 +14,7 @@ from tests.api.trainjobs import PATH, make_job
 
 PREFIX = "io.k8s.api.core.v1."
 # Fields that only a newer or an older Kubernetes than that of the tests serves; `make test-all` tries both.
-OF_OTHERS = {"evictionResponders", "workloadRef"}
+OF_OTHERS = {"evictionResponders", "schedulingGroup", "workloadRef"}
 # Of a new pod there are none, and the owners are those of a claim template in a volume, which is replaced as a whole.
 REPLACED = {"ephemeralContainers", "ownerReferences"}
 
