@@ -683,6 +683,12 @@ async def test_a_workload_is_changed_in_the_version_that_was_seen_and_its_answer
     assert [raw["metadata"]["annotations"] for raw in recorded.workloads] == [{"a": "b"}]
 
 
+async def test_a_quota_is_asked_in_the_namespace_of_the_job(executor: Executor, client: ModelClient) -> None:
+    await executor.execute(KEY, UID, Plan(creates=(make_child(policies.QUOTA_PROBE, "probe"),)))
+    [request] = client.asked
+    assert request.path.startswith("/api/v1/namespaces/default/pods?dryRun=All")
+
+
 @pytest.mark.parametrize(("subresource", "end"), [("", WORKLOAD[2]), ("status", f"{WORKLOAD[2]}/status")])
 async def test_a_workloads_status_is_changed_as_its_subresource(
     executor: Executor, client: ModelClient, subresource: Literal["", "status"], end: str
