@@ -20,6 +20,7 @@ MERGE_KEYS = {
     "ports": "containerPort",
     "hostAliases": "ip",
     "resourceClaims": "name",
+    "evictionResponders": "name",
     "claims": "name",
     "schedulingGates": "name",
     "readinessGates": "conditionType",
