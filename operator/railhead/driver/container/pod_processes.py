@@ -70,7 +70,7 @@ def _die_with_parent() -> None:
 
 def wait_until_stopped(child: subprocess.Popen[bytes]) -> Optional[int]:
     """Waits until the child exits or is stopped by a signal; returns its exit code, as Popen has it, or None."""
-    # Another thread may have read the exit code already.
+    # The error means that another thread has read the exit code already; Popen then knows it.
     with contextlib.suppress(ChildProcessError):
         end = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
         if end is not None and end.si_code == os.CLD_STOPPED:

@@ -227,15 +227,16 @@ def _watch_ray(head: Head, ray: subprocess.Popen[bytes], endings: Endings) -> No
         return
     last_lines = read_end(head.pod.temp / RAY_LOG, lines=RAY_LOG_LINES)
     print(redact(last_lines), flush=True)
-    what = _find_lost_process(last_lines)
-    if code is not None:
+    if code is None:
+        what = _explain_stop(last_lines)
+    else:
         what = f"Ray's head {describe_exit(code)}"
     message = f"{what}; the head's log has Ray's last lines"
     endings.put(Failure(FailureClass.INFRASTRUCTURE, "RayHeadEnded", message))
 
 
-def _find_lost_process(lines: str) -> str:
-    """Returns the sentence of `ray start` about a process of its own; another one if something else has stopped it."""
+def _explain_stop(lines: str) -> str:
+    """Returns why `ray start` has stopped, by the last lines of its log; somebody else may have stopped it too."""
     told = [line for line in lines.splitlines() if line.startswith(LOST_PROCESS)]
     if told:
         return told[-1]

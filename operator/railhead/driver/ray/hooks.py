@@ -127,7 +127,7 @@ OPTIONAL = (
         "ray._private.node",
         "Node.kill_all_processes",
         NONE,
-        "the end of one of the head's Ray processes may end the driver before it can tell so",
+        "when a process of Ray's head dies, the driver may end before it can report that",
     ),
     Hook("ray._private.services", "start_api_server", NONE, "spec.ray.dashboard has no effect"),
     Hook("ray._private.services", "start_raylet", _AGENT_PORTS, "on a busy machine a node may not join"),
