@@ -16,6 +16,7 @@ from railhead.planning.pod_view import STUCK_SECONDS, UNANSWERED_SECONDS
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.model.world import World, changes_of, count_change, driver_of, is_inert, is_live, name_of, role_of
 
+AT_REST = (None, "", "Suspended", "Queued")
 HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # plus the time to notice and to end the pods
 STUCK = timedelta(seconds=STUCK_SECONDS)
 
@@ -192,10 +193,9 @@ def check_counters(world: World) -> None:
         assert started in (0, 1) and raised in (0, 1), "attempt and round rise one by one"
         if started:
             assert new["round"] == 0, (old, new)
-            is_free = (
-                old.get("phase") in (None, "", "Suspended", "Queued")
-                or (old.get("failure") or {}).get("class") == "Fenced"
-            )
+            failure = old.get("failure") or {}
+            was_lost = failure.get("attempt") == old["attempt"] > 0
+            is_free = failure.get("class") == "Fenced" if was_lost else old.get("phase") in AT_REST
             assert counted == (0 if is_free else 1), (old, new)
         else:
             is_smaller = _desired(new) < _desired(old)  # a round of its own

@@ -137,7 +137,7 @@ def classify_loss(old: JobStatus, new: JobStatus) -> str:
     before training ran, or worker pods to the infrastructure. Returns an empty string for any other change."""
     if new.attempt > old.attempt:
         failure = old.failure
-        if failure is None or failure.attempt != old.attempt or old.is_resting:
+        if failure is None or failure.attempt != old.attempt:
             return ""
         return LOSSES.get(failure.class_.policy.payer, "")
     losses = new.worker_losses

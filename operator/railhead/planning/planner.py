@@ -73,7 +73,7 @@ DECISIONS: tuple[Callable[[Job], Decision | None], ...] = (
     decide_run,  # nor does one that waits for another job's run
     decide_queue,  # no deadline ends a job that must have no pods, and nothing starts before its queue admits it
     decide_active_deadline,  # a job that has no time left does not begin an attempt
-    decide_resume,  # the attempt of a suspended job is over: neither its pods nor its failure count
+    decide_resume,  # the attempt of a suspended job is over, however it ended: the next one needs no delay
     decide_first_attempt,  # the attempt must be known before pods are compared with it
     decide_stale_pods,  # never two heads: pods of earlier attempts end before anything else is decided
     decide_next_attempt,  # the failure of an attempt is recorded once; its pods add nothing

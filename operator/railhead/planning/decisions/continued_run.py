@@ -14,6 +14,7 @@ from railhead.api import conditions as types
 from railhead.api.run_status import MAX_FORMER_UIDS, RunStatus
 from railhead.api.status import HeadStatus, JobStatus, WorkersStatus, replace_status
 from railhead.contract.times import format_time
+from railhead.planning.facts.settlement import count_attempt
 from railhead.planning.job import Job
 from railhead.planning.observed import RunHolder
 from railhead.planning.plan import Decision, Event, delete_all
@@ -56,8 +57,12 @@ def decide_restored(job: Job) -> Decision | None:
     if attempt == job.attempt:
         # The record of the attempt has it, and the next attempt begins with 0 anyway.
         round_ = job.status.round
+    suspended = _suspend_since_backup(job, message)
+    if attempt > job.attempt:
+        # `decide_resume` counts the later attempt; it would not see how the one that the backup shows has ended.
+        suspended = count_attempt(job, suspended)
     status = replace_status(
-        _suspend_since_backup(job, message),
+        suspended,
         run=RunStatus(name=run.name, uid=job.uid, former_uids=_list_former(job, run)),
         attempt=attempt,
         round=round_,

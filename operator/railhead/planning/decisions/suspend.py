@@ -22,6 +22,7 @@ from railhead.planning.child_kinds import remove_pod_group
 from railhead.planning.decisions.finished import add_last_checkpoint, find_last_checkpoint
 from railhead.planning.facts.deadlines import count_suspended
 from railhead.planning.facts.reasons import QUEUE_NAME_CONFLICT
+from railhead.planning.facts.settlement import count_attempt
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import Problem
@@ -163,4 +164,6 @@ def decide_resume(job: Job) -> Decision | None:
     is_queued = job.status.phase == "Queued"
     decision = begin_next_attempt(job, reason="Admitted" if is_queued else "Resumed", phase="Pending")
     seconds = count_suspended(job) or job.status.suspended_seconds
-    return decision.with_status(replace_status(decision.status_after(job), suspended_seconds=seconds))
+    status = replace_status(decision.status_after(job), suspended_seconds=seconds)
+    # Also an attempt that was lost before the suspension: a suspension forgives nothing.
+    return decision.with_status(count_attempt(job, status))

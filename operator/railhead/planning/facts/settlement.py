@@ -4,7 +4,8 @@
 pass asks them: who pays (`payer`), whether the job must fail (`refusal`), when the next attempt may begin
 (`next_attempt_at`), and what its counters are then (`count`).
 
-The counters change in the write that starts the next attempt, so that deciding twice gives the same result.
+The counters change in the write that starts the next attempt, so that deciding twice gives the same result. An
+attempt that was suspended is counted in the same way (`count_attempt`) when the job resumes.
 """
 
 from __future__ import annotations
@@ -47,6 +48,18 @@ def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
     # The rules come after the blame: a rule for application failures applies to a job that is blamed.
     failure, rule = apply_rules(job.spec, failure)
     return Settlement(job, failure, committed, rule)
+
+
+def count_attempt(job: Job, status: JobStatus) -> JobStatus:
+    """Adds the current attempt, which is over, to the counters of `status`, which begins another one."""
+    failure = job.status.failure
+    if failure is not None and job.is_attempt_lost:
+        # Not `settle`: blame and rules were applied when the attempt was lost, and the failure has the result.
+        return Settlement(job, failure, job.status.newest_index).count(status)
+    # It was suspended, which no budget pays; a checkpoint before that ends the row all the same.
+    if job.has_committed:
+        return replace_status(status, restarts=replace_restarts(job.status.restarts, without_progress=0))
+    return status
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ def uid_of(sim: Simulation) -> str:
 
 
 def train(sim: Simulation, *, checkpoint: int = 7) -> str:
-    """Until the first attempt has saved this checkpoint; returns the name of its run."""
+    """Until the current attempt has saved this checkpoint; returns the name of its run."""
     sim.run_until_training()
     run = names.run_name(KEY.name, uid_of(sim), None)
     sim.report("RUNNING", checkpoint=checkpoint, run_uri=f"/runs/{run}")
@@ -247,6 +247,34 @@ def test_a_restored_job_keeps_the_rounds_of_the_attempt_that_the_backup_shows(
     sim.settle()
     assert [each["rounds"] for each in sim.status["attempts"]] == [2, 0, 0] if begins_before else [2, 0]
     assert sim.status["round"] == 0
+
+
+@pytest.mark.parametrize("begins_before", [False, True])
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_the_attempt_that_a_backup_shows_counts_as_without_the_restore(is_lost: bool, begins_before: bool) -> None:
+    """A checkpoint ends the row of attempts without progress, and a failure before it counts. `begins_before`: an
+    attempt begins before the status is there."""
+    sim = Simulation()
+    sim.run_until_training()
+    sim.end_pod(sim.head.name, "", raw="", code=137)
+    sim.settle()
+    sim.later(301)
+    train(sim)
+    assert sim.status["restarts"]["withoutProgress"] == 1
+    if is_lost:
+        sim.end_head("Application")
+        sim.reconcile()
+    status = make_again(sim)
+    if begins_before:
+        sim.run_until_training()
+        sim.lose(sim.head.name)
+        sim.settle()
+        sim.later(301)
+        sim.run_until_training()
+    sim.edit_status(**status)
+    sim.settle()
+    restarts = sim.status["restarts"]
+    assert (restarts["withoutProgress"], restarts["application"]) == (0, int(is_lost)), sim.status["attempt"]
 
 
 def test_a_write_of_a_pass_that_began_before_the_restore_fails() -> None:

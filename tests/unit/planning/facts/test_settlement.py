@@ -174,6 +174,46 @@ def test_application_failures_do_not_count_as_attempts_without_progress() -> Non
     assert "1 attempts in a row committed no checkpoint (noProgressLimit 0)" in message
 
 
+def lose_head_in_training(sim: Simulation) -> None:
+    """The head is killed before the attempt has committed anything, and the next attempt trains."""
+    sim.end_pod(sim.head.name, "", raw="", code=137)
+    sim.settle()
+    sim.later(301)
+    sim.run_until_training()
+
+
+def test_a_checkpoint_before_a_suspension_ends_the_row_of_attempts_without_progress() -> None:
+    sim = Simulation(backoffLimit=0, noProgressLimit=2)
+    sim.run_until_training()
+    for _ in range(2):
+        lose_head_in_training(sim)
+    assert sim.status["restarts"]["withoutProgress"] == 2
+    sim.report(checkpoint=1)
+    sim.apply(backoffLimit=0, noProgressLimit=2, suspend=True)
+    sim.settle()
+    sim.apply(backoffLimit=0, noProgressLimit=2)
+    sim.run_until_training()
+    assert sim.status["restarts"]["withoutProgress"] == 0
+    for _ in range(2):
+        lose_head_in_training(sim)
+    assert (sim.status["phase"], sim.status["restarts"]["withoutProgress"]) == ("Running", 2)
+
+
+@pytest.mark.parametrize(("class_", "counter"), [("Application", "application"), ("Infrastructure", "withoutProgress")])
+def test_a_failure_counts_although_a_suspension_interrupts_its_backoff(class_: str, counter: str) -> None:
+    sim = Simulation()
+    for number in (1, 2):
+        sim.run_until_training()
+        sim.end_head(class_)
+        sim.reconcile()
+        sim.apply(suspend=True)
+        sim.settle()
+        assert sim.status["phase"] == "Suspended"
+        sim.apply()
+        sim.settle()
+        assert (sim.status["attempt"], sim.status["restarts"][counter]) == (number + 1, number)
+
+
 def test_a_job_without_failures_has_no_budget_in_its_status() -> None:
     sim = Simulation()
     train(sim, hours=9, checkpoint=0)
