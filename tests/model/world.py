@@ -32,6 +32,11 @@ NAMESPACE, NODE = "default", "node-1"
 BESIDE = "beside"  # another namespace
 NAME = "digits"
 HANG_SECONDS = 400
+NEVER_STARTED: Object = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+}
 INERT = ["sleep", "infinity"]  # the command of a pod that only looks like one of ours
 
 
@@ -306,6 +311,9 @@ class World:
         if is_live(pod) and pod["status"]["phase"] == "Running":
             self.terminate(pod)
             return True
+        if is_live(pod) and pod["spec"].get("nodeName"):
+            self._end_unstarted(pod)
+            return True
         if pod["status"]["phase"] == "Running":
             self.api.patch(place_of(pod), {"status": {"phase": "Failed"}}, subresource="status")
             return True
@@ -317,6 +325,13 @@ class World:
         self._forget(name_of(pod))
         self.api.remove(place_of(pod))
         return True
+
+    def _end_unstarted(self, pod: Object) -> None:
+        """The kubelet ends a pod that never ran: pkg/kubelet/status/status_manager.go, TerminatePod."""
+        containers = pod["spec"].get("containers") or []
+        statuses = [{"name": each["name"], "state": {"terminated": dict(NEVER_STARTED)}} for each in containers]
+        status = {"phase": "Failed", "containerStatuses": statuses}
+        self.api.patch(place_of(pod), {"status": status}, subresource="status")
 
     def ends_at(self, pod: Object) -> datetime:
         """When a pod that is being deleted ends."""

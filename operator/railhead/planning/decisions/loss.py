@@ -51,7 +51,9 @@ from railhead.planning.facts.pod_failure import (
     explain_decision,
     explain_gone,
     explain_head_loss,
+    explain_kept_head,
     explain_loss,
+    is_removed_unstarted,
 )
 from railhead.planning.facts.quota import explain_rejection
 from railhead.planning.facts.reasons import CANNOT_START, NODE_REFUSED_POD, PARTIAL_START
@@ -67,6 +69,12 @@ def decide_loss(job: Job) -> Decision | None:
     if head is None:
         if job.was_head_up:
             return lose_attempt(job, explain_gone(job, names.head_name(job.name, job.uid, job.attempt)))
+    elif is_removed_unstarted(job, head):
+        # The kubelet marks it as Failed before it is gone, which says nothing of the attempt. Once it is gone,
+        # `decide_uncreated_pods` creates it again under its own name.
+        if head.gone_by is not None and job.now < head.gone_by:
+            return Decision(wake_at=head.gone_by)
+        return lose_attempt(job, explain_kept_head(job, head))
     # A head that is being deleted may end with success, or with one more checkpoint, until its grace period is over.
     elif head.may_still_end(job.now):
         # The head's driver waits for one more commit, which needs the workers.

@@ -59,7 +59,9 @@ def list_ended_unseen(job: Job) -> list[PodView]:
     lost = _list_latest(job)
     if job.head is not None and job.head.has_ended:
         lost = [job.head, *lost]
-    return [pod for pod in lost if pod.reason == LossReason.STATUS_UNKNOWN and pod.disruption is None]
+    unseen = (pod for pod in lost if pod.reason == LossReason.STATUS_UNKNOWN and pod.disruption is None)
+    # The kubelet gives the same end to a pod that was deleted before it ran. A reboot is seen before anyone deletes it.
+    return [pod for pod in unseen if not pod.is_deleting]
 
 
 def list_killed(job: Job) -> list[PodView]:

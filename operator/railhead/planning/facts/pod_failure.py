@@ -147,12 +147,13 @@ def _explain(pod: PodView) -> tuple[str, str]:
     """Returns reason and message for a pod whose driver reported nothing."""
     if pod.reason in OF_KUBELETS:
         return pod.reason, f"Pod {pod.name} was terminated by the kubelet: {pod.message[:1500] or pod.reason}"
-    if pod.reason == LossReason.STATUS_UNKNOWN:
-        return pod.reason, _describe_reboot(pod)
     if pod.is_live:
         return LossReason.NODE_LOST, f"Pod {pod.name} does not answer its driver; check node {pod.node or '(none)'}"
+    # Before the unknown end, which the kubelet also gives a container that it never started.
     if pod.is_deleting:
         return LossReason.POD_DELETED, f"Pod {pod.name} was deleted"
+    if pod.reason == LossReason.STATUS_UNKNOWN:
+        return pod.reason, _describe_reboot(pod)
     # A driver that succeeds writes its message first, so something else has ended the process.
     if pod.exit_code == 0:
         return "NoFinalReport", f"Pod {pod.name} exited with code 0 but without the driver's final report"
@@ -185,6 +186,26 @@ def explain_loss(observed: Observed, pod: PodView, *, because: str = "") -> Fail
 def explain_head_loss(observed: Observed, head: PodView) -> FailureStatus:
     """Explains the loss of a head; without a termination message, its driver's last report counts."""
     return _build_status_of_pod(observed, classify_pod(head, reported=_find_reported(observed)), head)
+
+
+def is_removed_unstarted(observed: Observed, head: PodView) -> bool:
+    """Returns whether the head is being deleted, by the operator itself or by anyone, and never ran as far as is known:
+    then nothing is lost with it."""
+    if observed.was_head_up or head.is_running or not head.is_deleting or head.disruption is not None:
+        return False
+    # The kubelet gives a container that it never started the same end as one whose node has rebooted.
+    has_own_end = head.exit_code is not None and head.reason != LossReason.STATUS_UNKNOWN
+    return not has_own_end and _find_reported(observed) is None
+
+
+def explain_kept_head(observed: Observed, head: PodView) -> FailureStatus:
+    """Explains the end of an attempt whose head never ran and is not gone in time: it keeps the name that the next one
+    would have."""
+    why = f"node {head.node or '(none)'} does not end it"
+    if head.is_kept_by_finalizer:
+        why = f"its finalizer {head.finalizer} keeps it"
+    message = f"Pod {head.name} was deleted before it ran, and {why}; the next attempt has another name"
+    return _build_status_of_pod(observed, Failure(FailureClass.STARTUP, LossReason.POD_DELETED, message), head)
 
 
 def explain_gone(observed: Observed, name: str) -> FailureStatus:

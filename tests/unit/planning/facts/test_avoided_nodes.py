@@ -21,6 +21,7 @@ from railhead.planning.facts.avoided_nodes import (
     explain_used_again,
     list_evidence,
 )
+from railhead.planning.facts.pod_failure import classify_pod
 from railhead.planning.pod_view import PodView, Problem
 from railhead.resources.placement import REQUIRED
 from tests.model.api_server import Object
@@ -343,6 +344,23 @@ def test_other_ends_of_pods_are_no_reboot(reason: str) -> None:
     worker = replace(unseen(make_worker(1, node="sick"), minutes=0), reason=reason)
     found = compute_avoidance(make_job(make_head(), make_worker(0), worker, status=RUNNING_STATUS))
     assert not found.nodes and not found.former
+
+
+@pytest.mark.parametrize(("is_deleting", "is_evidence"), [(False, True), (True, False)])
+@pytest.mark.parametrize("role", [names.HEAD, names.WORKER])
+def test_a_pod_that_is_deleted_before_it_runs_ends_unseen_without_a_reboot(
+    role: str, is_deleting: bool, is_evidence: bool
+) -> None:
+    """The kubelet gives the containers of both the same end."""
+    head, worker = make_head(node="fine"), make_worker(1, node="fine")
+    if role == names.HEAD:
+        head = replace(unseen(make_head(node="sick"), minutes=0), is_deleting=is_deleting)
+    else:
+        worker = replace(unseen(make_worker(1, node="sick"), minutes=0), is_deleting=is_deleting)
+    job = make_job(head, make_worker(0), worker, status=RUNNING_STATUS)
+    assert [each.node for each in list_evidence(job)] == ["sick"] * is_evidence
+    lost = head if role == names.HEAD else worker
+    assert classify_pod(lost).reason == ("PodDeleted" if is_deleting else "ContainerStatusUnknown")
 
 
 @pytest.mark.parametrize(

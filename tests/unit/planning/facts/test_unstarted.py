@@ -314,3 +314,45 @@ def test_the_gang_of_a_node_that_cannot_pull_trains_within_minutes_and_has_spent
     assert [(node["name"], node["reason"]) for node in sim.status["avoidedNodes"]] == [("sick", "PodNotStarted")]
     assert sim.status.get("restarts", {}).get("disruptions", 0) == disruptions and "budget" not in sim.status
     assert sim.events.count("PodNotStarted") == 1 and sim.events.count("NodeAvoided") == 1
+
+
+GONE = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": "The container could not be located"}
+# pkg/kubelet/status/status_manager.go: TerminatePod marks a pod that never ran as Failed before it is deleted; its
+# containers only if no init container has to run first.
+ENDS_UNSTARTED: tuple[dict[str, Any], ...] = (
+    {},
+    {"phase": "Failed", "containerStatuses": [{"name": names.CONTAINER, "state": {"terminated": GONE}}]},
+    {"phase": "Failed"},
+)
+
+
+@pytest.mark.parametrize("end", ENDS_UNSTARTED, ids=["silent", "marked", "not initialized"])
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_a_head_that_is_deleted_before_it_runs_costs_nothing(end: dict[str, Any], is_kept: bool) -> None:
+    """Its node is healthy. `is_kept`: a finalizer keeps the object beyond its grace period, and with it the name."""
+    sim = Simulation(backoffLimit=0, noProgressLimit=0, disruptionLimit=0)
+    sim.settle()
+    head = sim.head.name
+    sim.api.bind(head, "node-of-the-head", namespace=KEY.namespace)
+    sim.settle()
+    sim.evict(head, gone_in=35)
+    sim.settle()
+    if end:
+        sim.api.patch((PODS, KEY.namespace, head), {"status": end}, subresource="status")
+    sim.settle()
+    assert (sim.status["attempt"], sim.status["phase"]) == (1, "Pending")
+    if is_kept:
+        sim.later(35)
+        sim.settle()
+        assert (sim.status["failure"]["class"], sim.status["failure"]["reason"]) == ("Startup", "PodDeleted")
+        assert "was deleted before it ran" in sim.status["failure"]["message"]
+        for _ in range(3):
+            sim.later(60)
+            sim.settle()
+    else:
+        sim.lose(head)
+        sim.settle()
+    assert sim.status["attempt"] == (2 if is_kept else 1)
+    assert len(sim.live_heads) == 1
+    assert "restarts" not in sim.status and "budget" not in sim.status
+    assert "avoidedNodes" not in sim.status and "suspectNodes" not in sim.status
