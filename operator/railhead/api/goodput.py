@@ -13,8 +13,7 @@ from railhead.contract.numbers import MAX_INT32
 
 MOST = 2**53 - 1  # exact in JSON numbers
 MOST_INTERRUPTIONS = MAX_INT32
-# Classes of losses that come from outside, at a rate that grows with the hardware. Another loss says more of the code.
-FROM_OUTSIDE = (FailureClass.INFRASTRUCTURE, FailureClass.HARDWARE, FailureClass.HANG, FailureClass.PREEMPTION)
+FROM_OUTSIDE = tuple(each for each in FailureClass if each.policy.comes_from_outside)
 Interruptions = Annotated[int, Field(ge=0, le=MOST_INTERRUPTIONS)]
 
 

@@ -21,7 +21,7 @@ from railhead.api.scheduling import PRIORITY_RULE, GangSchedulerName, Scheduling
 from railhead.api.source import Source
 from railhead.api.topology import TOPOLOGY_RULE, Topology
 from railhead.api.trainer import BACKEND_RULES, SCRIPT_RULES, TrainerConfig
-from railhead.contract.failure import POLICIES
+from railhead.contract.failure import POLICIES, Payer
 
 # defaults of suspendGraceSeconds
 GRACE_SECONDS = 60
@@ -45,6 +45,12 @@ else:
 Reason = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 SET: dict[str, Any] = {"x-kubernetes-list-type": "set"}
+
+
+def _name_classes(payer: Payer) -> str:
+    """Names the failure classes that this budget pays for; stands here since the descriptions below need it."""
+    paid = [str(kind) for kind, policy in POLICIES.items() if policy.payer is payer and not policy.final]
+    return f"{', '.join(paid[:-1])} and {paid[-1]}"
 
 
 class OnExitCodes(Model):
@@ -155,8 +161,8 @@ class TrainJobSpec(Model):
         default=3,
         ge=0,
         le=900,
-        description="How many attempts may be lost to the application (classes Application and OutOfMemory) before the "
-        "job fails; backoffResetSeconds refills it. May be changed at any time.",
+        description=f"How many attempts may be lost to the application (classes {_name_classes(Payer.APPLICATION)}) "
+        "before the job fails; backoffResetSeconds refills it. May be changed at any time.",
     )
     backoff_reset_seconds: int | None = time_limit(
         "After so much training since the last failure that backoffLimit counts, and a newer checkpoint, it counts "
@@ -168,8 +174,8 @@ class TrainJobSpec(Model):
         default=3,
         ge=0,
         le=900,
-        description="How many attempts in a row may be lost to the infrastructure (classes Infrastructure, Hardware "
-        "and Hang) without a new checkpoint before the job fails, or with one that followed on less than "
+        description="How many attempts in a row may be lost to the infrastructure (classes "
+        f"{_name_classes(Payer.INFRASTRUCTURE)}) without a new checkpoint before the job fails, or with one that followed on less than "
         "backoffResetSeconds of training before a Hang; disruptions do not count, nor does hardware on a node that the "
         "job has not avoided before. May be changed at any time.",
     )

@@ -108,6 +108,8 @@ class FailurePolicy:
         ends_script: fit() fails with it, and the script only follows: the script's exit code tells nothing about it.
         needs_new_pods: the same GPUs are likely to fail again, so that a second restart in the same pods is of no use.
         suspects_node: the node of the suspect pod is probably at fault, whatever the reason.
+        comes_from_outside: at a rate that grows with the hardware, so the advice how often to save counts it. Any other
+            loss says more of the code.
     """
 
     exit_code: Optional[int]
@@ -119,6 +121,7 @@ class FailurePolicy:
     ends_script: bool = False
     needs_new_pods: bool = False
     suspects_node: bool = False
+    comes_from_outside: bool = False
 
 
 _USER = Backoff(first=5, limit=300)
@@ -134,11 +137,20 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         65, Payer.INFRASTRUCTURE, _CLUSTER, "the job cannot run as specified", final="retrying would not help"
     ),
     FailureClass.INFRASTRUCTURE: FailurePolicy(
-        66, Payer.INFRASTRUCTURE, _CLUSTER, "a pod, a node, Ray or the storage failed", ends_script=True
+        66,
+        Payer.INFRASTRUCTURE,
+        _CLUSTER,
+        "a pod, a node, Ray or the storage failed",
+        ends_script=True,
+        comes_from_outside=True,
     ),
     FailureClass.OUT_OF_MEMORY: FailurePolicy(67, Payer.APPLICATION, _USER, "a process was killed for its memory use"),
     FailureClass.PREEMPTION: FailurePolicy(
-        68, Payer.DISRUPTION, _CLUSTER, "a pod was preempted, evicted or drained; the head committed a last checkpoint"
+        68,
+        Payer.DISRUPTION,
+        _CLUSTER,
+        "a pod was preempted, evicted or drained; the head committed a last checkpoint",
+        comes_from_outside=True,
     ),
     FailureClass.FENCED: FailurePolicy(
         69,
@@ -155,6 +167,7 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         ends_script=True,
         needs_new_pods=True,
         suspects_node=True,
+        comes_from_outside=True,
     ),
     FailureClass.HARDWARE: FailurePolicy(
         71,
@@ -163,6 +176,7 @@ POLICIES: dict[FailureClass, FailurePolicy] = {
         "a GPU, or the network between GPUs, failed",
         ends_script=True,
         needs_new_pods=True,
+        comes_from_outside=True,
     ),
     FailureClass.METRIC_RULE: FailurePolicy(
         72,

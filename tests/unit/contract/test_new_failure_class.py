@@ -15,11 +15,13 @@ NAME = ('    METRIC_RULE = "MetricRule"\n', '    NETWORK = "Network"\n')
 ROW = (
     "POLICIES: dict[FailureClass, FailurePolicy] = {\n",
     "    FailureClass.NETWORK: FailurePolicy(\n"
-    '        113, Payer.INFRASTRUCTURE, _CLUSTER, "a switch failed", ends_script=True, suspects_node=True\n'
+    '        113, Payer.INFRASTRUCTURE, _CLUSTER, "a switch failed", ends_script=True, suspects_node=True,\n'
+    "        comes_from_outside=True,\n"
     "    ),\n",
 )
 USES = """
 from railhead.api.crd import build_crd
+from railhead.api.goodput import FROM_OUTSIDE
 from railhead.api.status import parse_status
 from railhead.client.explain.causes import choose_cause
 from railhead.contract.failure import Failure, FailureClass
@@ -36,6 +38,10 @@ on_class = rules["onClass"]
 assert "Network" in on_class["items"]["enum"] and on_class["maxItems"] >= len(on_class["items"]["enum"])
 class_ = properties["status"]["properties"]["failure"]["properties"]["class"]
 assert "Network: a switch failed" in class_["description"]
+
+limit = properties["spec"]["properties"]["noProgressLimit"]["description"]
+assert "Network" in limit and "Configuration" not in limit and "Application" not in limit, limit
+assert kind in FROM_OUTSIDE
 
 assert FailureClass.of_exit_code(113) is kind and FailureClass.parse("Network") is kind
 failed = Failure(kind, "SwitchFailed", "switch 3 is off")
