@@ -35,6 +35,7 @@ RAY_NOT_TESTED = "RayNewerThanTested"  # reason of a warning
 ACCELERATOR_NOT_THERE = "AcceleratorNotThere"  # reason of a warning that lost_pods have the wrong type of GPU
 CHECKPOINT_NAME_REPEATED = "CheckpointNameRepeated"  # reason of a warning that an upload overwrites a kept checkpoint
 END_NOT_ANNOUNCED = "EndNotAnnounced"  # reason of a warning that this Ray cannot ask for a last checkpoint
+NOT_REPORTED = "ProgressDeadlineExceeded"  # reason of a hang by spec.progressDeadlineSeconds
 NO_STEPS = "NoSteps"  # reason of a warning that training seems to hang
 # Reasons of a warning that the storage takes no checkpoints at the moment: training continues, restarts or waits.
 CHECKPOINT_NOT_WRITTEN = "CheckpointNotWritten"

@@ -24,14 +24,9 @@ from railhead.driver.head.publisher import Endpoint, Publisher
 from railhead.driver.head.rank_stream import Ranks
 from railhead.driver.head.run_recorder import RunRecorder
 from railhead.driver.mailbox.mailbox import Mailbox
-from railhead.driver.messages.attempt_errors import (
-    AttemptFailed,
-    CallbackRaised,
-    RankErrorKind,
-    TrainingError,
-    build_training_error,
-)
+from railhead.driver.messages.attempt_errors import AttemptFailed, CallbackRaised, TrainingError, build_training_error
 from railhead.driver.messages.exception_text import describe_exception, format_traceback, read_text
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.pod.fetch_source import explain_output
 from railhead.driver.storage.storage_call import call_storage
 from railhead.driver.train_controller.failures.failure_policy import RetryDecider

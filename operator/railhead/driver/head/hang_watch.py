@@ -16,7 +16,7 @@ from typing import Callable, Optional
 
 from railhead.contract.answer import RESTART_AT_HANG
 from railhead.contract.failure import Failure, FailureClass
-from railhead.contract.report import NO_STEPS, RunWarning
+from railhead.contract.report import NO_STEPS, NOT_REPORTED, RunWarning
 from railhead.contract.times import now_text
 from railhead.driver.head import finish_watch
 from railhead.driver.head.finish_watch import FinishWatch
@@ -116,7 +116,7 @@ class HangWatch:
         if limit is not None and seconds >= limit:
             because = f"training reported nothing for {limit:.0f} s (spec.progressDeadlineSeconds)"
             advice = "If training is merely slow, raise the limit; this takes effect on the running job"
-            return Suspicion(because, advice, "ProgressDeadlineExceeded", is_final=True)
+            return Suspicion(because, advice, NOT_REPORTED, is_final=True)
         self._watch_finish(fit, now=now)
         may_restart = answer.hang_policy == RESTART_AT_HANG
         if self._finish.idle >= finish_watch.WINDOW_SECONDS:
@@ -188,7 +188,7 @@ def _hand_over(mailbox: Mailbox, stacks: list[Stack], suspicion: Suspicion, mess
     suspect = find_lone_rank(stacks)
     rank = suspect.rank if suspect else -1
     number = mailbox.read_newest_fit().hangs_taken + 1
-    hang = Hang(number, message, rank, is_of_steps=suspicion.reason == NO_STEPS)
+    hang = Hang(number, message, suspicion.reason, rank)
     mailbox.driver.change(partial(replace, hang=hang))
     until = time.monotonic() + STACKS_SECONDS
     while mailbox.read_newest_fit().hangs_taken < number:

@@ -60,14 +60,14 @@ class Hang:
 
     Attributes:
         number: from 1, in this attempt.
+        reason: of the failure that it becomes, such as NoSteps.
         rank: the one that is elsewhere than all others, which wait for it; -1 without such a one.
-        is_of_steps: no rank made a step (spec.hangPolicy); else none reported (spec.progressDeadlineSeconds).
     """
 
     number: int
     message: str
+    reason: str
     rank: int = -1
-    is_of_steps: bool = False
 
 
 @dataclass(frozen=True)

@@ -7,39 +7,13 @@ Ray's controller, which does not have that module. Importable wherever the bundl
 from __future__ import annotations
 
 import contextlib
-from enum import Enum
 from typing import Optional, Tuple
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.driver.messages.exception_text import describe_exception, name_class
+from railhead.driver.messages.rank_errors import RankErrorKind
 
 _NOTE = "_railhead_note"
-
-
-class RankErrorKind(Enum):
-    """What an error of a rank is, also of one that a rank cannot report itself."""
-
-    RAISED = "raised"  # train_func raised
-    UNUSABLE = "unusable"  # the entrypoint cannot be imported or called
-    UNFENCED = "unfenced"  # our callbacks do not run in Ray Train's controller
-    MISSING = "missing"  # a library of the framework cannot be imported on the workers
-    DIED = "died"  # the training process died
-    KILLED_FOR_MEMORY = "killed-for-memory"  # by Ray's memory monitor
-    PREEMPTED = "preempted"  # its node announced that it is leaving
-    ABANDONED = "abandoned"  # one of Ray's own actors, which synchronizes or feeds the ranks, was lost
-    STORAGE = "storage"  # a checkpoint could not be written
-    GPU = "gpu"  # a GPU or its link is broken
-    GPU_LOST = "gpu-lost"  # a GPU with which the node has trained is gone
-    SHARED_MEMORY = "shared-memory"  # /dev/shm is full
-    BUS = "bus"  # killed by SIGBUS
-    NETWORK = "network"  # a peer does not answer; often the consequence of another rank's error
-    UNANSWERED = "unanswered"  # a collective did not end
-    SIGNALLED = "signalled"  # the watchdog of another rank has reported an error
-    STUCK = "stuck"  # training reported nothing for spec.progressDeadlineSeconds
-    STEPLESS = "stepless"  # no rank made a step, and spec.hangPolicy is Restart
-    RULED_OUT = "ruled-out"  # a rule of spec.metricPolicy ends the job
-    RULED_AGAIN = "ruled-again"  # such a rule restarts the worker group
-    SILENT = "silent"  # its thread ended without any sign that the function returned
 
 
 class TrainingError(Exception):

@@ -8,7 +8,8 @@ import errno
 import time
 
 from railhead.driver.mailbox.heartbeat import Uploads
-from railhead.driver.messages.attempt_errors import RankErrorKind, build_training_error, note_exception
+from railhead.driver.messages.attempt_errors import build_training_error, note_exception
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank import steps
 from railhead.driver.rank.watched_uploads import announce_upload, count_upload
 from railhead.driver.ray.train_context import are_reports_watched, attach_write, check_mount

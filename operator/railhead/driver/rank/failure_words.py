@@ -11,8 +11,8 @@ import re
 from typing import Optional
 
 from railhead.contract.outcome import shorten_middle
-from railhead.driver.messages.attempt_errors import RankErrorKind
 from railhead.driver.messages.frames import choose_frame, describe_frame, find_package, read_printed_frame
+from railhead.driver.messages.rank_errors import RankErrorKind
 
 # The first phrase that a text contains decides. Source of the CUDA texts: cudaGetErrorString of libcudart 12, with the
 # number in cudaError; NCCL has the same ones after "Cuda failure".

@@ -27,7 +27,6 @@ from railhead.contract import environment
 from railhead.contract.trackers import RUN_ID
 from railhead.driver.container.user_code import has_parameter, load_function
 from railhead.driver.messages.attempt_errors import (
-    RankErrorKind,
     TrainingError,
     build_training_error,
     explain_exception,
@@ -35,6 +34,7 @@ from railhead.driver.messages.attempt_errors import (
 )
 from railhead.driver.messages.exception_text import format_traceback
 from railhead.driver.messages.exit_words import note_exit_words
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.messages.rank_marks import BEGIN, END, read_self, write_marks
 from railhead.driver.rank.flight_recorder import switch_on_recorder
 from railhead.driver.rank.gpu_use import watch_gpus

@@ -16,8 +16,9 @@ import traceback
 from collections.abc import Iterator
 
 from railhead.driver.mailbox.heartbeat import Uploads
-from railhead.driver.messages.attempt_errors import RankErrorKind, build_training_error, note_exception
+from railhead.driver.messages.attempt_errors import build_training_error, note_exception
 from railhead.driver.messages.log import never_raises
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank import steps
 from railhead.driver.rank.checkpoint_files import CheckpointFiles
 from railhead.driver.rank.reported_metrics import convert

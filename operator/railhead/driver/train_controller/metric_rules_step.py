@@ -16,8 +16,9 @@ from railhead.contract.metric_rule import METRIC_MISSING, METRIC_NOT_FINITE, MET
 from railhead.contract.report import RunWarning
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import FromDriver
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
 from railhead.driver.messages.log import log, never_raises
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.messages.redaction import redact
 from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import GroupStatus, Metrics, TrainingReport, WorkerGroup

@@ -11,8 +11,9 @@ from functools import partial
 from typing import Optional
 
 from railhead.driver.mailbox.mailbox import Mailbox
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
 from railhead.driver.messages.log import log
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank.run_rank import RAISED, RETURNED, RankEnd, read_end
 from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import GroupStatus, RayWorker, WorkerGroup

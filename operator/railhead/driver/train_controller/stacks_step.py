@@ -11,9 +11,10 @@ from typing import Optional
 
 from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.mailbox.values import Hang, Stack
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
 from railhead.driver.messages.exception_text import describe_exception
 from railhead.driver.messages.log import never_raises
+from railhead.driver.messages.rank_errors import HANGS_BY_REASON
 from railhead.driver.rank.rank_stacks import read_stacks
 from railhead.driver.ray.steps_callback import ControllerStep
 from railhead.driver.ray.types import ExecutionGroup, GroupStatus, WorkerGroup
@@ -36,7 +37,7 @@ class StacksStep(ControllerStep):
         self._mailbox.answer_requests(partial(collect_stacks, group))
         hang = self._take_hang()
         if hang and not status.finished:
-            kind = RankErrorKind.STEPLESS if hang.is_of_steps else RankErrorKind.STUCK
+            kind = HANGS_BY_REASON[hang.reason]
             # Ray knows errors of ranks only. Of this kind the policy takes the rank in the error, and not rank 0.
             status.worker_statuses[0].error = TrainingError(kind, hang.rank, hang.message)
 

@@ -16,7 +16,8 @@ from ray.train.v2.api.exceptions import ControllerError, WorkerGroupError
 
 from railhead.contract.failure import Failure, Payer
 from railhead.contract.outcome import MESSAGE_CHARS
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank import failure_words
 from railhead.driver.rank.pod_report import PodReport
 from railhead.driver.train_controller.failures import evidence, failure_policy, ray_exceptions

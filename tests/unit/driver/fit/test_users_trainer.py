@@ -16,7 +16,8 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 from railhead.contract import environment as e
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.fit.users_trainer import build_users_trainer, find_warning
-from railhead.driver.messages.attempt_errors import JobRefused, RankErrorKind, TrainingError, read_note
+from railhead.driver.messages.attempt_errors import JobRefused, TrainingError, read_note
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.messages.rank_marks import find_mark
 from railhead.driver.rank import run_rank
 from railhead.driver.rank.run_rank import mark_loop

@@ -69,7 +69,7 @@ FULL_DRIVER = FromDriver(
         metric_rules=(MetricRule("slow", "RateBelow", "Warn", threshold="60%", window_seconds=600, consecutive=2),),
     ),
     end=12.5,
-    hang=Hang(2, "rank 3 hangs", rank=3, is_of_steps=True),
+    hang=Hang(2, "rank 3 hangs", "NoSteps", rank=3),
     read_fits=2,
 )
 FULL_SCRIPT = FromScript(Fit(2, True, FAILURE), RunWarning("C", "c"))

@@ -12,7 +12,8 @@ from ray.train import Checkpoint
 from ray.train.v2._internal.execution.context import TrainContext
 
 from railhead.driver.mailbox.heartbeat import Uploads
-from railhead.driver.messages.attempt_errors import RankErrorKind, read_note
+from railhead.driver.messages.attempt_errors import read_note
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank import direct_upload, steps
 from railhead.driver.rank.direct_upload import DirectUpload, note_storage_error, show_stuck_save
 from railhead.driver.ray import train_context

@@ -21,8 +21,9 @@ from railhead import training
 from railhead.contract import environment
 from railhead.contract.trackers import RUN_ID
 from railhead.driver.container.user_code import WORKING_FOLDER
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
 from railhead.driver.messages.exception_text import TEXT_LIMIT, describe_exception
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.messages.rank_marks import find_mark
 from railhead.driver.messages.redaction import make_printable
 from railhead.driver.rank import rank_log, run_rank

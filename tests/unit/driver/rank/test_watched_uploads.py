@@ -27,7 +27,8 @@ from ray.train.v2.api.exceptions import WorkerGroupError
 
 from railhead.contract.failure import FailureClass
 from railhead.driver.mailbox.heartbeat import Uploads
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError, explain_exception
+from railhead.driver.messages.attempt_errors import TrainingError, explain_exception
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank import steps, watched_uploads
 from railhead.driver.ray import train_context
 from railhead.driver.storage.run_folder_files import RunFolder

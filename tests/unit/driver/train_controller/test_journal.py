@@ -78,7 +78,7 @@ def test_numbers_alone_are_no_transition() -> None:
 
 
 def test_the_drivers_own_decisions() -> None:
-    after = FromDriver(end=1_800_000_000.9, hang=Hang(1, "no rank has made a step", rank=3))
+    after = FromDriver(end=1_800_000_000.9, hang=Hang(1, "no rank has made a step", "NoSteps", rank=3))
     assert list(describe_driver(FromDriver(), after)) == [
         {"event": "hang", "rank": 3, "message": "no rank has made a step"},
         {"event": "notice", "deadline": "2027-01-15T08:00:00Z"},

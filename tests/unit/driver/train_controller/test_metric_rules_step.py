@@ -15,7 +15,7 @@ from railhead.contract.metric_rule import MetricRule
 from railhead.contract.report import RunWarning, Steps
 from railhead.driver.mailbox.heartbeat import Heartbeat
 from railhead.driver.mailbox.mailbox import Mailbox
-from railhead.driver.messages.attempt_errors import RankErrorKind
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.train_controller import metric_rules_step
 from railhead.driver.train_controller.metric_rules_step import MetricRulesStep
 from railhead.driver.train_controller.worker_group import Group

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from railhead.driver.mailbox.mailbox import Mailbox
-from railhead.driver.messages.attempt_errors import RankErrorKind, TrainingError
+from railhead.driver.messages.attempt_errors import TrainingError
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank.run_rank import BEGUN, NOT_BEGUN, RAISED, RETURNED, RankEnd
 from railhead.driver.train_controller import returns_step
 from railhead.driver.train_controller.failures.classify_failure import explain_missing_success

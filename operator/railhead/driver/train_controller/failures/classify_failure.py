@@ -11,13 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Optional, Tuple
 
-from railhead.contract.failure import BROKEN_NODE, BUS_ERROR, GPU_FAILED, GPU_LOST, Failure, FailureClass, Payer
-from railhead.contract.metric_rule import METRIC_RULE
-from railhead.contract.report import NO_STEPS
+from railhead.contract.failure import BROKEN_NODE, Failure, FailureClass, Payer
 from railhead.contract.text import write_ranks
-from railhead.driver.messages.attempt_errors import RankErrorKind
-
-_WAITS = (RankErrorKind.UNANSWERED, RankErrorKind.SIGNALLED)  # of ranks that wait for the one that is to blame
+from railhead.driver.messages.rank_errors import FOUND_BY_DRIVER, HANGS, NOT_RETURNED, ROWS, RankErrorKind
 
 
 class FailureOrigin(Enum):
@@ -28,9 +24,6 @@ class FailureOrigin(Enum):
     CONTROLLER = "controller"
 
 
-FOUND_HANGS = (RankErrorKind.STUCK, RankErrorKind.STEPLESS)  # by the driver
-FOUND_BY_DRIVER = (*FOUND_HANGS, RankErrorKind.RULED_OUT, RankErrorKind.RULED_AGAIN)  # no rank has raised them
-NOT_RETURNED = "TrainFunctionNotReturned"
 # Infrastructure failures in a row while all nodes are alive.
 UNEXPLAINED_LIMIT = 10
 SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the next group gets new pods
@@ -40,7 +33,7 @@ SAME_LIMIT = 2  # the same failure this often in a row, or so many hangs: the ne
 class RankError:
     """One rank's error, or the controller's with `rank` -1; `age`: seconds since then, None when unknown.
 
-    A hang (`FOUND_HANGS`) has the rank for which the others wait, if there is one.
+    One that the driver has found (`FOUND_BY_DRIVER`) has the rank for which the others wait, if there is one.
     """
 
     rank: int
@@ -115,47 +108,6 @@ class RestartHistory:
         return is_left and (self.max_failures < 0 or self.charged < self.max_failures)
 
 
-# Causes come before their consequences: class, reason, beginning of the message.
-_BY_CAUSE = (
-    (RankErrorKind.GPU, FailureClass.HARDWARE, GPU_FAILED, ""),
-    (
-        RankErrorKind.BUS,
-        FailureClass.HARDWARE,
-        BUS_ERROR,
-        "broken memory, a broken disk or a full /dev/shm (sharedMemory): ",
-    ),
-    (RankErrorKind.ABANDONED, FailureClass.INFRASTRUCTURE, "RayActorLost", ""),
-    (
-        RankErrorKind.STORAGE,
-        FailureClass.INFRASTRUCTURE,
-        "CheckpointNotWritten",
-        "run.storagePath: a checkpoint could not be written: ",
-    ),
-    (RankErrorKind.UNFENCED, FailureClass.CONFIGURATION, "RayTrainNotUsable", ""),
-    (RankErrorKind.UNUSABLE, FailureClass.CONFIGURATION, "EntrypointNotUsable", ""),
-    (RankErrorKind.MISSING, FailureClass.CONFIGURATION, "FrameworkMissing", ""),
-    (RankErrorKind.RULED_OUT, FailureClass.METRIC_RULE, METRIC_RULE, ""),
-    (RankErrorKind.RULED_AGAIN, FailureClass.APPLICATION, METRIC_RULE, ""),
-    (RankErrorKind.KILLED_FOR_MEMORY, FailureClass.OUT_OF_MEMORY, "OutOfMemory", ""),
-    (
-        RankErrorKind.SHARED_MEMORY,
-        FailureClass.APPLICATION,
-        "SharedMemoryFull",
-        "/dev/shm is full; raise spec.worker.sharedMemory, which can change while the job is suspended: ",
-    ),
-    (RankErrorKind.DIED, FailureClass.APPLICATION, "TrainingProcessDied", ""),
-    (RankErrorKind.RAISED, FailureClass.APPLICATION, "TrainFunctionRaised", ""),
-    (RankErrorKind.SILENT, FailureClass.APPLICATION, NOT_RETURNED, ""),
-    (RankErrorKind.GPU_LOST, FailureClass.HARDWARE, GPU_LOST, ""),
-    (RankErrorKind.UNANSWERED, FailureClass.HANG, "CollectiveTimedOut", ""),
-    (RankErrorKind.NETWORK, FailureClass.HARDWARE, "NetworkFailed", ""),
-    (RankErrorKind.SIGNALLED, FailureClass.HANG, "CollectiveTimedOut", ""),
-    (RankErrorKind.STUCK, FailureClass.HANG, "ProgressDeadlineExceeded", ""),
-    (RankErrorKind.STEPLESS, FailureClass.HANG, NO_STEPS, ""),
-)
-HANGS = (*_WAITS, *FOUND_HANGS)
-
-
 def classify_failure(facts: FailureFacts) -> Failure:
     """Names the cause. The order matters: causes come before the errors that they explain."""
     if facts.refusal:
@@ -165,20 +117,20 @@ def classify_failure(facts: FailureFacts) -> Failure:
         return _infrastructure("NodeLost", f"lost {_join(facts.lost_nodes)} while training")
     if by_kind[RankErrorKind.PREEMPTED]:
         return _infrastructure("NodeDraining", f"a node was drained: {by_kind[RankErrorKind.PREEMPTED][0].text}")
-    for kind, class_, reason, intro in _BY_CAUSE:
+    for kind, row in ROWS.items():
         errors = by_kind[kind]
         if errors:
             first = _choose_first(errors)
             where = ""
-            if kind in (RankErrorKind.GPU, RankErrorKind.BUS, RankErrorKind.GPU_LOST) and first.pod:
+            if row.names_pod and first.pod:
                 where = f"pod {first.pod}: "
-            is_of_others = kind in _WAITS or (kind == RankErrorKind.NETWORK and len(errors) > 1)
+            is_of_others = row.is_waiting or (kind == RankErrorKind.NETWORK and len(errors) > 1)
             suspect = "" if is_of_others else first.pod
-            text = intro + where + _describe(errors)
+            text = row.beginning + where + _describe(errors)
             if kind in HANGS and facts.difference:
                 text = f"{facts.difference}: {text}"
                 suspect = facts.odd_pod or suspect
-            return Failure(class_, reason, text, first.exit_code, suspect)
+            return Failure(row.class_, row.reason, text, first.exit_code, suspect)
     if facts.source == FailureOrigin.STARTUP:
         return _infrastructure("WorkerGroupNotStarted", facts.text)
     if facts.source == FailureOrigin.WORKERS:

@@ -6,20 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Callable
 
-from railhead.driver.messages.attempt_errors import RankErrorKind
+from railhead.driver.messages.rank_errors import CAUSES_OF_DEATHS, RankErrorKind
 from railhead.driver.rank.failure_words import LOADER, OF_CUDA, find_kind, quote_words
 from railhead.driver.rank.pod_report import PodReport
 from railhead.driver.train_controller.failures.classify_failure import RankError
-
-# A rank that died without a word next to one of these is its consequence, or was never asked.
-_CAUSES = (
-    RankErrorKind.GPU,
-    RankErrorKind.GPU_LOST,
-    RankErrorKind.BUS,
-    RankErrorKind.SHARED_MEMORY,
-    RankErrorKind.KILLED_FOR_MEMORY,
-    RankErrorKind.UNANSWERED,
-)
 
 
 def is_open(error: RankError) -> bool:
@@ -49,7 +39,7 @@ def explain_errors(
         for each in errors
     )
     kinds = {each.kind for each in explained}
-    is_explained = bool(kinds.intersection(_CAUSES))
+    is_explained = bool(kinds & CAUSES_OF_DEATHS)
 
     def has_cause(error: RankError) -> bool:
         if error.kind != RankErrorKind.DIED or (error.rank in reports and reports[error.rank].words):

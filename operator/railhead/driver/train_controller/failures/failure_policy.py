@@ -18,8 +18,8 @@ from railhead.contract.times import now_text
 from railhead.driver.container.run_context import RunContext
 from railhead.driver.mailbox.mailbox import Mailbox, MailboxFile, open_mailbox
 from railhead.driver.mailbox.values import FromController
-from railhead.driver.messages.attempt_errors import RankErrorKind
 from railhead.driver.messages.log import log
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.messages.redaction import redact
 from railhead.driver.rank.run_rank import read_end
 from railhead.driver.ray.controller_parts import Retries

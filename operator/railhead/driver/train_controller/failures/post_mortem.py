@@ -16,11 +16,12 @@ from collections.abc import Collection, Mapping
 from typing import Optional
 
 from railhead.driver.messages.log import never_raises
+from railhead.driver.messages.rank_errors import HANGS
 from railhead.driver.rank.flight_recorder import read_own_record
 from railhead.driver.rank.pod_report import PodReport, read_pod
 from railhead.driver.ray.types import Metadata
 from railhead.driver.train_controller.failures import evidence
-from railhead.driver.train_controller.failures.classify_failure import HANGS, RankError
+from railhead.driver.train_controller.failures.classify_failure import RankError
 from railhead.driver.train_controller.failures.collectives import CollectiveMismatch, compare_records, parse_record
 from railhead.driver.train_controller.failures.flight_records import keep_in_thread
 from railhead.driver.train_controller.worker_group import Group, call_ranks

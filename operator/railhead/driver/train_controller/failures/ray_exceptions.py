@@ -7,8 +7,9 @@ import traceback
 
 from railhead.contract.failure import Failure, FailureClass
 from railhead.contract.outcome import shorten_middle
-from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, RankErrorKind, TrainingError, read_note
+from railhead.driver.messages.attempt_errors import AttemptFailed, JobRefused, TrainingError, read_note
 from railhead.driver.messages.exception_text import describe_exception, read_text
+from railhead.driver.messages.rank_errors import FOUND_BY_DRIVER, RankErrorKind
 from railhead.driver.rank.failure_words import find_kind
 from railhead.driver.train_controller.failures import classify_failure
 from railhead.driver.train_controller.failures.classify_failure import (
@@ -128,7 +129,7 @@ def translate_rank_error(rank: int, error: BaseException, group: Group) -> RankE
         elif kind == RankErrorKind.RAISED and not _EXITED.match(error.text):
             kind = find_kind(error.text, has_trained=group.has_trained(rank)) or kind
         return RankError(
-            error.rank if kind in classify_failure.FOUND_BY_DRIVER else rank,
+            error.rank if kind in FOUND_BY_DRIVER else rank,
             kind,
             error.text,
             exit_code=error.exit_code,

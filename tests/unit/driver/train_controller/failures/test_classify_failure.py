@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from railhead.driver.messages.attempt_errors import RankErrorKind
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.train_controller.failures import classify_failure as classify_failure_module
 from railhead.driver.train_controller.failures.classify_failure import (
     FailureFacts,

@@ -44,12 +44,12 @@ from railhead.driver.mailbox.mailbox import Mailbox
 from railhead.driver.messages.attempt_errors import (
     AttemptFailed,
     JobRefused,
-    RankErrorKind,
     TrainingError,
     Unreachable,
     explain_exception,
     note_exception,
 )
+from railhead.driver.messages.rank_errors import RankErrorKind
 from railhead.driver.rank.run_rank import RankEnd
 from railhead.driver.ray import controller_parts
 from railhead.driver.ray.nodes import LostNode
