@@ -26,7 +26,7 @@ from railhead.api.status import (
 )
 from railhead.contract.failure import Failure, FailureClass, Payer
 from railhead.contract.times import format_time
-from railhead.driver.messages.attempt_errors import RankErrorKind as ErrorKind
+from railhead.driver.messages.rank_errors import RankErrorKind as ErrorKind
 from railhead.driver.train_controller.failures.classify_failure import (
     FailureFacts,
     FailureOrigin,

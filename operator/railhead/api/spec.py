@@ -175,9 +175,9 @@ class TrainJobSpec(Model):
         ge=0,
         le=900,
         description="How many attempts in a row may be lost to the infrastructure (classes "
-        f"{_name_classes(Payer.INFRASTRUCTURE)}) without a new checkpoint before the job fails, or with one that followed on less than "
-        "backoffResetSeconds of training before a Hang; disruptions do not count, nor does hardware on a node that the "
-        "job has not avoided before. May be changed at any time.",
+        f"{_name_classes(Payer.INFRASTRUCTURE)}) without a new checkpoint before the job fails, or with one that "
+        "followed on less than backoffResetSeconds of training before a Hang; disruptions do not count, nor does "
+        "hardware on a node that the job has not avoided before. May be changed at any time.",
     )
     disruption_limit: int | None = optional(
         "How many disruptions the job may suffer before it fails: attempts and rounds of worker pods lost "
