@@ -11,7 +11,12 @@ from tests.e2e.cluster import Cluster, Object, wait_until
 from tests.e2e.jobs import make_job
 
 FINALIZER = "tests.railhead.dev/keep"
-NEVER_MOUNTED = {"spec": {"volumes": [{"name": "absent", "configMap": {"name": "there-is-none"}}]}}
+NEVER_MOUNTED = {
+    "spec": {
+        "containers": [{"name": "ray", "volumeMounts": [{"name": "absent", "mountPath": "/absent"}]}],
+        "volumes": [{"name": "absent", "configMap": {"name": "there-is-none"}}],
+    }
+}
 
 
 def find_waiting(pods: list[Object], head: str) -> Object | None:
@@ -31,6 +36,14 @@ def test_a_head_that_is_deleted_before_it_runs_costs_nothing(cluster: Cluster) -
     head = cluster.head_pod("unstarted")
     wait_until("a node for the head", lambda: find_waiting(cluster.pods("unstarted"), head))
     cluster("patch", "pod", head, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": [FINALIZER]}}))
+    try:
+        check_deletion(cluster, head)
+    finally:  # or its namespace would stay for ever
+        cluster("patch", "pod", head, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
+    cluster.delete_job("unstarted")
+
+
+def check_deletion(cluster: Cluster, head: str) -> None:
     cluster("delete", "pod", head, "--wait=false")
     ask = lambda: cluster.status("unstarted").get("failure")  # noqa: E731
     failure = wait_until("the end of the attempt", ask, tell=lambda: cluster.tell("unstarted"))
@@ -43,5 +56,3 @@ def test_a_head_that_is_deleted_before_it_runs_costs_nothing(cluster: Cluster) -
     wait_until("attempt 2", lambda: follower in cluster.pod_names("unstarted"), tell=lambda: cluster.tell("unstarted"))
     status = cluster.status("unstarted")
     assert "restarts" not in status and "avoidedNodes" not in status, status
-    cluster("patch", "pod", head, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
-    cluster.delete_job("unstarted")
