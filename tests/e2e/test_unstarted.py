@@ -38,7 +38,7 @@ def test_a_head_that_is_deleted_before_it_runs_costs_nothing(cluster: Cluster) -
     cluster("patch", "pod", head, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": [FINALIZER]}}))
     try:
         check_deletion(cluster, head)
-    finally:  # or its namespace would stay for ever
+    finally:  # or its namespace would stay forever
         cluster("patch", "pod", head, "--type=merge", "-p", json.dumps({"metadata": {"finalizers": None}}))
     cluster.delete_job("unstarted")
 
