@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +18,14 @@ from railhead.contract.job_input import FILE, JobInput
 from railhead.contract.report import RestartInPlace
 from railhead.controller.executor import LostCompare
 from railhead.json_object import Object
+from railhead.planning.decisions.continued_run import LOOK_SECONDS, decide_restored, decide_run
+from railhead.planning.observed import RunHolder
 from railhead.planning.planner import plan
+from railhead.planning.pod_view import PodView
+from railhead.planning.wanted_status import Requirement
 from tests.model.api_server import JOBS
-from tests.unit.builders import SPEC
+from tests.unit.builders import NOW, SPEC, UID, make_head, make_job
+from tests.unit.kueue import ADMISSION
 from tests.unit.planning.simulation import JOB, KEY, Simulation
 
 OTHER = (JOBS, KEY.namespace, "other")
@@ -519,3 +526,67 @@ def test_no_other_namespace_holds_up_a_job(place: tuple[str, str, str]) -> None:
     make_other(sim, place, phase="Running", attempt=1)
     sim.settle()
     assert sim.pods
+
+
+FORMER = "9e8d7c6b-5555-6666-7777-888888888888"
+OF_PODS: dict[str, Any] = {
+    "driver": "a-driver",
+    "input": "an-input",
+    "source": "a-source",
+    "secret": "a-secret",
+    "head": {"pod": "digits-9e8d7c-3-head", "node": "node-1"},
+    "workers": {"desired": 2, "ready": 2, "joined": 2},
+    "resize": {"workerPods": 1, "afterCheckpoint": 4},
+    "waiting": {"since": "2026-01-01T00:00:00Z", "again": True},
+    "admission": ADMISSION,
+    "workerLosses": {"rounds": 2},
+    "stuckPods": [{"name": "digits-9e8d7c-2-w0-0", "node": "node-2"}],
+    "avoidedNodes": [{"name": "node-3", "reason": "GPUFailed"}],
+    "formerlyAvoidedNodes": [{"name": "node-4", "reason": "GPULost", "times": 0}],
+}
+
+
+@pytest.mark.parametrize(("pods", "attempt", "round_"), [((), 3, 2), ((make_head(4),), 5, 0)])
+def test_a_restored_status_keeps_nothing_of_the_earlier_pods(
+    pods: tuple[PodView, ...], attempt: int, round_: int
+) -> None:
+    """Its pods, and what they mounted and waited for, were of another TrainJob, and perhaps of another cluster."""
+    run = {"name": "digits-9e8d7c", "uid": FORMER}
+    known = {"phase": "Running", "attempt": 3, "round": 2, "run": run, "restarts": {"application": 1}, **OF_PODS}
+    job = make_job(*pods, status=known)
+    decision = decide_restored(job)
+    assert decision is not None and decision.wanted is not None
+    status, message = decision.wanted.status, f"from one with uid {FORMER}; it continues in its run, digits-9e8d7c"
+    left = status.model_dump(by_alias=True, exclude_defaults=True)
+    assert left["run"] == {"name": "digits-9e8d7c", "uid": UID, "formerUids": [FORMER]}
+    assert (left["phase"], left["attempt"], left.get("round", 0)) == ("Suspended", attempt, round_)
+    assert left["restarts"] == {"application": 1} and left["workers"] == {"desired": 2}
+    assert not left.keys() & (OF_PODS.keys() - {"workers"}), left
+    assert status.input == status.driver == status.source == status.secret == ""
+    assert decision.wanted.requires == {Requirement.FRESH_PODS}
+    [event] = decision.events
+    assert (event.type, event.reason) == ("Normal", "Restored") and event.message.endswith(message)
+
+
+@pytest.mark.parametrize("attempt", [0, 3])
+def test_a_job_that_is_held_is_reconciled_again_and_says_why_once(attempt: int) -> None:
+    holder = RunHolder(namespace="default", name="other", phase="Running")
+    run = {"run": {"name": "digits-9e8d7c", "uid": FORMER}} if attempt else {}
+    job = make_job(status={"attempt": attempt, "phase": "Running" if attempt else "", **run}, run_holder=holder)
+    decision = decide_restored(job) if attempt else decide_run(job)
+    assert decision is not None and decision.wanted is not None
+    assert decision.wake_at == NOW + timedelta(seconds=LOOK_SECONDS)
+    assert decision.wanted.status.phase == ("Suspended" if attempt else "Pending")
+    assert [(event.type, event.reason) for event in decision.events] == [("Warning", "RunInUse")]
+    again = replace(job, status=decision.wanted.status)
+    held = decide_restored(again) if attempt else decide_run(again)
+    assert held is not None and not held.events
+
+
+def test_a_status_of_an_earlier_version_says_how_to_begin_again() -> None:
+    """It names neither a run nor a checkpoint."""
+    decision = decide_restored(make_job(status={"attempt": 1, "phase": "Running", "input": "digits-9e8d7c-input-ab"}))
+    assert decision is not None and decision.wanted is not None
+    condition = decision.wanted.status.find_condition("Stalled")
+    assert condition is not None
+    assert condition.message.endswith("delete this TrainJob and create it again with another name")

@@ -12,9 +12,24 @@ from typing import Any
 import pytest
 
 from railhead.api import names
+from railhead.api.status import JobStatus
+from railhead.planning.decisions.suspend import wind_down
+from railhead.planning.observed import Denial
 from railhead.planning.planner import plan
 from railhead.planning.pod_view import ENDED_WITHIN
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, is_empty, make_head, make_observed, make_spec, make_worker
+from railhead.planning.wanted_status import Requirement
+from tests.unit.builders import (
+    NOW,
+    RUNNING_STATUS,
+    ended,
+    is_empty,
+    make_head,
+    make_job,
+    make_observed,
+    make_spec,
+    make_worker,
+)
+from tests.unit.kueue import ADMISSION, condition, make_admitted, queued_spec, served
 from tests.unit.planning.simulation import JOB, Simulation
 from tests.unit.planning.state import decide
 
@@ -320,3 +335,84 @@ def test_the_pods_of_a_job_that_is_deleted_with_cascade_orphan_stay() -> None:
     before = sim.api.version
     sim.reconcile()
     assert sim.api.version == before and len([pod for pod in sim.pods.values() if pod.is_live]) == 3
+
+
+PREEMPTED = condition("Evicted", reason="Preempted", message="Preempted to accommodate another Workload. " * 40)
+
+
+def find_message(status: JobStatus, type_: str) -> str:
+    found = status.find_condition(type_)
+    assert found is not None
+    return found.message
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_stop_says_who_stops_the_job(suspend: bool) -> None:
+    """The queue's words, cut; the user's own suspension explains itself."""
+    queue = served(make_admitted(PREEMPTED))
+    status = {**RUNNING_STATUS, "admission": ADMISSION}
+    job = make_job(make_head(), make_worker(0), status=status, spec=queued_spec(suspend=suspend), queue=queue)
+    decision = wind_down(job)
+    assert decision is not None and decision.wanted is not None
+    message = find_message(decision.wanted.status, "Reconciling")
+    end = "A driver that trains ends after one more checkpoint, within 60 s; then the pods are deleted"
+    why = "" if suspend else f"The queue stops the job (Preempted: {PREEMPTED.message[:600]}). "
+    assert message == why + end
+    assert decision.wanted.requires == {Requirement.SAME_SPEC}
+
+
+def test_a_stop_that_has_begun_writes_only_what_is_new() -> None:
+    """Each write would begin another pass."""
+    status = {**RUNNING_STATUS, "phase": "Suspending"}
+    going = make_head(is_deleting=True, deletion_timestamp=NOW)
+    assert wind_down(make_job(going, make_worker(0), status=status, spec=SUSPEND)).wanted is None  # type: ignore[union-attr]
+    last = ended(make_head(), "Preemption", checkpoint=NEWEST, phase="Running")
+    job = make_job(last, make_worker(0), status=status, spec=SUSPEND)
+    decision = wind_down(job)
+    assert decision is not None and decision.wanted is not None
+    assert decision.wanted.status.phase == "Suspending" and decision.wanted.status.newest_index == 9
+    assert decision.wanted.status.conditions == job.status.conditions
+
+
+def test_a_head_that_may_not_be_deleted_is_waited_for_until_its_grace_period_would_be_over() -> None:
+    head = make_head()
+    denial = Denial("Pod", head.name, "protected", tries=9, at=NOW, since=NOW - timedelta(seconds=20))
+    job = make_job(head, make_worker(0), status=RUNNING_STATUS, spec=SUSPEND, denials=(denial,))
+    decision = wind_down(job)
+    assert decision is not None and [each.name for each in decision.deletes] == [head.name]
+    assert decision.wake_at == job.find_protected_end(head) == NOW + timedelta(seconds=70)
+
+
+@pytest.mark.parametrize("phase", ["Suspending", "Running"])
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_job_without_pods_rests_with_its_last_checkpoints(phase: str, is_queued: bool) -> None:
+    """What concerned its pods is over. `phase`: a job whose pods are gone at once is never Suspending."""
+    best = {"uri": "/runs/c2", "index": 2, "time": "2026-01-01T00:00:00Z", "metrics": {}, "attempt": 1}
+    of_pods = {
+        "resize": {"workerPods": 1, "afterCheckpoint": 4},
+        "waiting": {"since": "2026-01-01T00:00:00Z", "again": True},
+        "workers": {"desired": 2, "ready": 2, "joined": 2},
+    }
+    head = ended(make_head(), "Preemption", checkpoint=NEWEST, best_checkpoint=best)
+    queue = {"queue": served(make_admitted(PREEMPTED))} if is_queued else {}
+    spec = queued_spec() if is_queued else SUSPEND
+    status = {**RUNNING_STATUS, **of_pods, "phase": phase, "admission": ADMISSION}
+    decision = wind_down(make_job(head, status=status, spec=spec, **queue))
+    assert decision is not None and decision.wanted is not None
+    left = decision.wanted.status
+    assert left.checkpoint is not None and left.best_checkpoint is not None
+    assert (left.checkpoint.index, left.best_checkpoint.index) == (9, 2)
+    assert (left.resize, left.waiting, left.head.pod) == (None, None, "")
+    assert (left.workers.desired, left.workers.ready, left.workers.joined) == (2, 0, 0)
+    [event] = decision.events
+    wanted = ("Normal", "Queued", True) if is_queued else ("Normal", "Suspended", False)
+    assert (event.type, event.reason, event.is_series) == wanted
+    of_spec = {Requirement.SAME_SPEC} if phase == "Running" else set()
+    assert decision.wanted.requires == {Requirement.FRESH_PODS, *of_spec}
+
+
+def test_a_job_that_has_saved_nothing_says_that_it_starts_from_scratch() -> None:
+    decision = wind_down(make_job(status=RUNNING_STATUS, spec=SUSPEND))
+    assert decision is not None and decision.wanted is not None
+    message = find_message(decision.wanted.status, "Suspended")
+    assert message == "The job has no pods; once spec.suspend is false, it starts from scratch"

@@ -12,9 +12,10 @@ import pytest
 
 from railhead.contract.outcome import Outcome
 from railhead.contract.times import format_time
+from railhead.planning.facts.settlement import Settlement
 from railhead.planning.plan import Plan
 from railhead.planning.pod_view import PodView, Problem
-from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_attempt, make_head, make_spec, make_worker
+from tests.unit.builders import NOW, RUNNING_STATUS, ended, make_attempt, make_head, make_job, make_spec, make_worker
 from tests.unit.planning.simulation import Simulation
 from tests.unit.planning.state import decide
 
@@ -294,6 +295,29 @@ def evicted(times: int) -> dict[str, Any]:
     end = {"class": "Infrastructure", "reason": "TerminationByKubelet", "completionTime": format_time(NOW)}
     listed = [make_attempt(number=number, **end) for number in range(1, times + 1)]
     return {"attempt": times + 1, "attempts": listed, "restarts": {"disruptions": times}}
+
+
+@pytest.mark.parametrize(
+    ("class_", "reason", "earlier", "delay"),
+    [
+        ("Preemption", "PreemptionByScheduler", ("Infrastructure", "PodDeleted"), 8),
+        ("Infrastructure", "PodDeleted", ("Preemption", "PreemptionByScheduler"), 8),
+        ("Preemption", "PreemptionByScheduler", ("Infrastructure", "Killed"), 2),  # which is no disruption
+        ("Hardware", "GPUFailed", ("Hardware", "GPUFailed"), 8),
+        ("Hardware", "GPUFailed", ("Application", "TrainFunctionRaised"), 2),
+    ],
+)
+def test_the_delay_grows_with_the_attempts_that_were_lost_alike(
+    class_: str, reason: str, earlier: tuple[str, str], delay: int
+) -> None:
+    """Disruptions of all kinds are alike, whatever row of attempts without progress another counter has."""
+    end = {"class": earlier[0], "reason": earlier[1], "completionTime": format_time(NOW)}
+    failure = {"class": class_, "reason": reason, "attempt": 3, "suspectNode": "node-9", "time": format_time(NOW)}
+    listed = [make_attempt(number=number, **end) for number in (1, 2)]
+    job = make_job(status={**RUNNING_STATUS, "attempt": 3, "attempts": listed, "failure": failure})
+    assert job.status.failure is not None
+    settlement = Settlement(job, job.status.failure, -1)
+    assert settlement.next_attempt_at == NOW + timedelta(seconds=delay)
 
 
 def test_the_third_termination_by_the_kubelet_in_a_row_is_an_application_failure() -> None:
