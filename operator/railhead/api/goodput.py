@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from railhead.api.model import StatusModel, time_field
-from railhead.contract.failure import FailureClass
+from railhead.contract.failure import POLICIES
 from railhead.contract.loss_rate import LossHistory
 from railhead.contract.numbers import MAX_INT32
 
 MOST = 2**53 - 1  # exact in JSON numbers
 MOST_INTERRUPTIONS = MAX_INT32
-FROM_OUTSIDE = tuple(each for each in FailureClass if each.policy.comes_from_outside)
+FROM_OUTSIDE = tuple(kind for kind, policy in POLICIES.items() if policy.comes_from_outside)
 Interruptions = Annotated[int, Field(ge=0, le=MOST_INTERRUPTIONS)]
 
 
