@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,11 +63,13 @@ def job_in(namespace: str, changes: Mapping[str, Any]) -> Object:
     return make_job({**changes, "metadata.namespace": namespace})
 
 
-@pytest.fixture(scope="module")
-def restricted(api_server: ApiServer) -> Iterator[ApiServer]:
-    """Makes namespaces with a policy each, and one job from before."""
+@pytest.fixture(scope="session")
+def restricted(api_server: ApiServer) -> ApiServer:
+    """Makes namespaces with a policy each, and one job from before.
+
+    They stay: a process that came back to this module would find namespaces that are still being terminated.
+    """
     chart = Chart(CHART, resolve_helm(lambda text: print(text, file=sys.stderr)))
-    paths = []
     for namespace, (jobs, _) in NAMESPACES.items():
         api_server.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         old = {"automountServiceAccountToken": True, "serviceAccountName": "admin"}
@@ -78,13 +80,10 @@ def restricted(api_server: ApiServer) -> Iterator[ApiServer]:
             path = f"/apis/admissionregistration.k8s.io/v1/{plural}"
             answer = make(api_server, path, rendered.one(kind))
             assert answer.status == 201, answer.message
-            paths.append(f"{path}/{answer.body['metadata']['name']}")
     for namespace, (jobs, _) in NAMESPACES.items():
         field = "automountServiceAccountToken" if jobs == ANYTHING_NAMED else "serviceAccountName"
         wait_refused(api_server, namespace, {f"{POD}.{field}": True})
-    yield api_server
-    for path in (*paths, *(f"/api/v1/namespaces/{namespace}" for namespace in NAMESPACES)):
-        api_server.request("DELETE", path)
+    return api_server
 
 
 def wait_refused(server: ApiServer, namespace: str, changes: Mapping[str, Any]) -> None:
@@ -108,8 +107,8 @@ def test_the_policy_refuses_what_its_cases_say_and_names_the_field(
         assert answer.status == 201, answer.message
 
 
-@pytest.fixture(scope="module")
-def secured(api_server: ApiServer) -> Iterator[ApiServer]:
+@pytest.fixture(scope="session")
+def secured(api_server: ApiServer) -> ApiServer:
     """Makes a namespace for each level of Pod Security, with the service accounts of the jobs."""
     for level in LEVELS:
         labels = {"pod-security.kubernetes.io/enforce": level}
@@ -118,9 +117,7 @@ def secured(api_server: ApiServer) -> Iterator[ApiServer]:
         for account in ("default", "trainer"):
             path = f"/api/v1/namespaces/pods-{level}/serviceaccounts"
             assert make(api_server, path, {"metadata": {"name": account}}).status in (201, 409)
-    yield api_server
-    for level in LEVELS:
-        api_server.request("DELETE", f"/api/v1/namespaces/pods-{level}")
+    return api_server
 
 
 def build_pods(case: Case, namespace: str) -> list[Object]:
@@ -146,7 +143,7 @@ def test_pod_security_refuses_the_pods_that_the_policy_leaves_to_it(secured: Api
     assert by_pod_security == {case.by is not By.TYPE}, [answer.message for answer in refused]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def alice(restricted: ApiServer) -> str:
     """A user who may create and change TrainJobs of one namespace, and nothing else."""
     rules = [{"apiGroups": ["railhead.dev"], "resources": ["trainjobs"], "verbs": ["create", "patch"]}]
