@@ -38,6 +38,7 @@ _TYPES = {
     END_NOT_ANNOUNCED: types.END_NOTICE,
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
+PASSING = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 PERIOD_SECONDS = 60
 ENDS = ("Succeeded", "Failed", *RESTING)
@@ -59,12 +60,14 @@ def _find_warning(job: Job) -> DriverWarning | None:
     """Returns the driver's warning in this attempt; the previous attempt's until fit() has started in this one."""
     # Until training runs again, nothing tells whether the cause of the earlier warning is gone.
     last = find_last_warning(job)
-    if last or job.progress.state not in _NOT_KNOWN_YET:
-        return last
-    before = next((each for each in job.status.conditions if each.type in TYPES), None)
-    if before:
-        return DriverWarning(reason=before.reason, message=before.message)
-    return None
+    if last is None and job.progress.state in _NOT_KNOWN_YET:
+        before = next((each for each in job.status.conditions if each.type in TYPES), None)
+        if before:
+            last = DriverWarning(reason=before.reason, message=before.message)
+    # A success proves that such trouble has passed, also if the driver ended before its next report.
+    if last is not None and job.has_succeeded and _type_of(last) in PASSING:
+        return None
+    return last
 
 
 def _show(job: Job, status: JobStatus, warning: DriverWarning | None) -> JobStatus:

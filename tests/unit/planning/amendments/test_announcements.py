@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+import pytest
+
 from railhead.contract.outcome import Outcome
 from railhead.contract.report import RunWarning, State
 from railhead.planning.observed import Announced
@@ -264,3 +266,21 @@ def test_commits_from_before_the_operators_start_are_not_reported() -> None:
     assert REASON not in sim.events
     commit(sim, 4)
     assert sim.events.count(REASON) == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "type_"), [("StorageUnreachable", "StorageUnavailable"), ("NoSteps", "HangSuspected")]
+)
+@pytest.mark.parametrize("state", ["STARTING", "RUNNING"])
+def test_a_success_ends_a_trouble_that_no_report_has_taken_back(state: State, reason: str, type_: str) -> None:
+    """The rest of training took less time than it takes to the next report."""
+    sim = Simulation()
+    sim.settle()
+    sim.start_pods()
+    sim.settle()
+    sim.report(state, warning=RunWarning(reason, "run.storagePath /runs: No space left on device"))
+    sim.settle()
+    assert sim.check_condition(type_)
+    sim.end_head("Succeeded")
+    sim.settle()
+    assert sim.status["phase"] == "Succeeded" and not sim.check_condition(type_)
