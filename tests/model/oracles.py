@@ -16,7 +16,7 @@ from railhead.planning.pod_view import STUCK_SECONDS, UNANSWERED_SECONDS
 from tests.model.api_server import Entry, ModelApiServer, Object
 from tests.model.world import World, changes_of, count_change, driver_of, is_inert, is_live, name_of, role_of
 
-AT_REST = (None, "", "Suspended", "Queued")
+WITHOUT_ATTEMPT = (None, "", "Suspended", "Queued")  # phases in which no attempt is under way
 HOLDING_LIMIT = timedelta(seconds=HOLD_SECONDS + 10)  # plus the time to notice and to end the pods
 STUCK = timedelta(seconds=STUCK_SECONDS)
 
@@ -195,7 +195,7 @@ def check_counters(world: World) -> None:
             assert new["round"] == 0, (old, new)
             failure = old.get("failure") or {}
             was_lost = failure.get("attempt") == old["attempt"] > 0
-            is_free = failure.get("class") == "Fenced" if was_lost else old.get("phase") in AT_REST
+            is_free = failure.get("class") == "Fenced" if was_lost else old.get("phase") in WITHOUT_ATTEMPT
             assert counted == (0 if is_free else 1), (old, new)
         else:
             is_smaller = _desired(new) < _desired(old)  # a round of its own

@@ -108,8 +108,8 @@ class FailurePolicy:
         ends_script: fit() fails with it, and the script only follows: the script's exit code tells nothing about it.
         needs_new_pods: the same GPUs are likely to fail again, so that a second restart in the same pods is of no use.
         suspects_node: the node of the suspect pod is probably at fault, whatever the reason.
-        comes_from_outside: at a rate that grows with the hardware, so the advice how often to save counts it. Any other
-            loss says more of the code.
+        comes_from_outside: such losses come at a rate that grows with the hardware, so the advice how often to save
+            counts them. Any other loss says more of the code.
     """
 
     exit_code: Optional[int]

@@ -38,6 +38,7 @@ _TYPES = {
     END_NOT_ANNOUNCED: types.END_NOTICE,
     RAY_NOT_TESTED: types.RAY_TESTED,
 }
+# What may end without a word of the driver; any other warning stays true of a run that has succeeded.
 PASSING = (types.STORAGE_UNAVAILABLE, types.HANG_SUSPECTED)
 _NOT_KNOWN_YET = ("", "STARTING", "SCHEDULING")
 PERIOD_SECONDS = 60

@@ -24,7 +24,7 @@ from railhead.contract.times import parse_time
 from railhead.planning.attempt import begin_attempt, begin_next_attempt, describe_loss
 from railhead.planning.children import find_source_checkpoint
 from railhead.planning.facts.failure_budget import charge_failures
-from railhead.planning.facts.settlement import Settlement
+from railhead.planning.facts.settlement import read_settlement
 from railhead.planning.job import Job
 from railhead.planning.plan import Decision, Event, delete_all
 from railhead.planning.pod_view import UNANSWERED_SECONDS, PodView
@@ -118,15 +118,14 @@ def decide_next_attempt(job: Job) -> Decision | None:
     not respond, it waits until `UNANSWERED_SECONDS` after the grace period; if that pod is a head that still
     runs, the fence in the run's storage keeps it from committing.
     """
-    failure = job.status.failure
-    if failure is None or not job.is_attempt_lost:
+    settlement = read_settlement(job)
+    if settlement is None:
         return None
+    failure = settlement.failure
     # Two heads in one run would both commit. The fence in the storage is the second line, not the first.
     remains = _list_awaited(job)
     if remains:
         return _wait_for(job, remains, since=parse_time(failure.time) or job.now)
-    # Not `settle`: blame and rules were applied when the attempt was lost, and the failure has the result.
-    settlement = Settlement(job, failure, job.status.newest_index)
     if settlement.next_attempt_at > job.now:
         return _wait_until(job, failure, settlement.next_attempt_at)
     again = job.status.waiting is None or job.status.waiting.again

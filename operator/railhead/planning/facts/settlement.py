@@ -50,12 +50,20 @@ def settle(job: Job, failure: FailureStatus, *, committed: int) -> Settlement:
     return Settlement(job, failure, committed, rule)
 
 
+def read_settlement(job: Job) -> Settlement | None:
+    """Returns the settlement of the current attempt if the status records that it was lost."""
+    failure = job.status.failure
+    if failure is None or not job.is_attempt_lost:
+        return None
+    # Not `settle`: blame and rules were applied when the attempt was lost, and the failure has the result.
+    return Settlement(job, failure, job.status.newest_index)
+
+
 def count_attempt(job: Job, status: JobStatus) -> JobStatus:
     """Adds the current attempt, which is over, to the counters of `status`, which begins another one."""
-    failure = job.status.failure
-    if failure is not None and job.is_attempt_lost:
-        # Not `settle`: blame and rules were applied when the attempt was lost, and the failure has the result.
-        return Settlement(job, failure, job.status.newest_index).count(status)
+    settlement = read_settlement(job)
+    if settlement is not None:
+        return settlement.count(status)
     # It was suspended, which no budget pays; a checkpoint before that ends the row all the same.
     if job.has_committed:
         return replace_status(status, restarts=replace_restarts(job.status.restarts, without_progress=0))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from railhead.client.explain.causes import choose_cause, read_causes
+from railhead.client.explain.causes import read_causes
 from railhead.client.explain.why import explain_job
 from railhead.contract.failure import FailureClass
 from railhead.contract.times import format_time
@@ -172,7 +172,11 @@ def test_a_failed_job_is_explained_by_its_failure(reason: str) -> None:
 @pytest.mark.parametrize("class_", FailureClass)
 def test_a_failure_of_another_reason_is_explained_by_its_class(class_: FailureClass) -> None:
     [finding] = explain_job(make_snapshot(make_failed(class_.value, "SomethingNew")))
-    assert finding.cause == choose_cause("SomethingNew", class_).sentence
+    meaning = class_.policy.meaning
+    sentence = f"{meaning[0].upper()}{meaning[1:]}."  # of a class that has no row of its own
+    if class_.value in CAUSES["classes"]:
+        sentence = CAUSES["classes"][class_.value].sentence
+    assert finding.cause == sentence
 
 
 @pytest.mark.parametrize(("type_", "reason", "status"), OTHER_CONDITIONS)

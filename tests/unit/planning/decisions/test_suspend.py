@@ -365,7 +365,8 @@ def test_a_stop_that_has_begun_writes_only_what_is_new() -> None:
     """Each write would begin another pass."""
     status = {**RUNNING_STATUS, "phase": "Suspending"}
     going = make_head(is_deleting=True, deletion_timestamp=NOW)
-    assert wind_down(make_job(going, make_worker(0), status=status, spec=SUSPEND)).wanted is None  # type: ignore[union-attr]
+    waits = wind_down(make_job(going, make_worker(0), status=status, spec=SUSPEND))
+    assert waits is not None and waits.wanted is None
     last = ended(make_head(), "Preemption", checkpoint=NEWEST, phase="Running")
     job = make_job(last, make_worker(0), status=status, spec=SUSPEND)
     decision = wind_down(job)
